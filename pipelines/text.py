@@ -56,6 +56,13 @@ def size_of(count: float) -> str:
     return f"{count / 1000:,.1f} TB"
 
 
+def amount(number: float) -> str:
+    """Return a number of things, such as 0.2 or 1,600; 0 only if it is exactly that."""
+    if 0 < number < 0.05:
+        return "less than 0.1"
+    return f"{number:,.1f}".removesuffix(".0") if number < 10 else f"{number:,.0f}"
+
+
 def files_of(number: int, size: int) -> str:
     """Return a number of files and their size in words."""
     return f"{counted(number, 'file')}, {size_of(size)}"

@@ -30,8 +30,14 @@ CONTRACT = Contract(
         Column("name", "string", "Group, client, header, node or DLQ topic; which part has the schema id."),
         Column("changed_at", "timestamp", "When it changed; null for an attribute."),
         Column("distance_seconds", "bigint", "From the change to the incident's first record.", (at_least(0),)),
-        Column("record_count", "bigint", "Records that have the attribute."),
-        Column("share", "double", "Their share of the incident's records."),
+        Column(
+            "record_count", "bigint", "Records that have the attribute; null of a client, as dead letters tell none."
+        ),
+        Column(
+            "share",
+            "double",
+            "Their share of the incident's records; of a client, the least share of its source records.",
+        ),
         Column(
             "share_elsewhere",
             "double",

@@ -53,12 +53,12 @@ PLACES = (
         "partitions",
         "array<struct<original_partition: int, record_count: bigint, source_record_count: bigint, first_offset: bigint,"
         " last_offset: bigint>>",
-        "Partitions of the source topic; a record that is seen in two half hours counts twice here.",
+        "Partitions of the source topic.",
     ),
     Column(
         "top_records",
         "array<struct<original_partition: int, original_offset: bigint, record_count: bigint>>",
-        "The 8 source records with most dead letters.",
+        "The 12 source records with most dead letters: all, if they can be poison pills.",
     ),
     Column(
         "dlq_topics",
@@ -107,6 +107,12 @@ CONTRACT = Contract(
         ),
         OWNER,
         ESCALATIONS,
+        Column(
+            "repeat_count",
+            "bigint",
+            "How often source records were seen in a further half hour: counts of neighbours count them in each.",
+            later=True,
+        ),
     ),
     grain=("cluster", "incident_id"),
 )

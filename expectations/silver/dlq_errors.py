@@ -62,7 +62,7 @@ CONTRACT = Contract(
         Column(
             "top_offsets",
             "array<struct<negative: bigint, value: bigint>>",
-            "The 8 source offsets with most records, as the negative number of records and the offset.",
+            "The 12 source offsets with most records, as the negative number of records and the offset.",
         ),
         Column(
             "top_keys",

@@ -17,7 +17,7 @@ from pipelines.incidents import ids
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED
 from pipelines.run import newest
-from pipelines.text import iso
+from pipelines.text import amount, iso
 from pipelines.warehouse.tables import Warehouse
 
 OVER = ("resolved", "finding_over", "passed")
@@ -235,7 +235,7 @@ def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
     facts = one.as_json(report)
     verdict = row["verdict"].replace("_", " ").lower()
     since = f"{row['first_at']:%Y-%m-%d %H:%M} UTC"
-    records = f"{counted(row['record_count'], 'record')} since {since}, {one.rate:,.0f} an hour."
+    records = f"{counted(row['record_count'], 'record')} since {since}, {amount(one.rate)} an hour."
     text = " ".join((visible(row["sentence"]), records, *one.escalated[-1:]))
     news = News(
         "regressed" if one.state.name == REGRESSED else "opened",

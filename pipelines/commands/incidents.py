@@ -22,12 +22,21 @@ from pipelines.incidents.blast import Blast, Graph, Revisions
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import ONGOING, REGRESSED, State, sparkline, state_of
 from pipelines.incidents.state import moment as time_of
-from pipelines.incidents.verdict import among, percent
+from pipelines.incidents.verdict import (
+    among,
+    are_all_counted,
+    at_least,
+    few_keys,
+    key_percent,
+    keys_of,
+    percent,
+    sources_of,
+)
 from pipelines.run import newest
 from pipelines.run.newest import Newest, Silence, lasting, moment
 from pipelines.settings.runs import Report
 from pipelines.steps import held, scopes
-from pipelines.text import iso
+from pipelines.text import amount, iso
 from pipelines.warehouse import actions, jvmless, progress
 from pipelines.warehouse.actions import Action
 from pipelines.warehouse.tables import Warehouse
@@ -96,9 +105,8 @@ class Incident:
     def escalated(self) -> list[str]:
         """Each escalation as a sentence."""
         return [
-            "It escalated at {}: {:,.1f} -> {:,.0f} an hour.".format(
-                moment(one["at"]), one["before_per_hour"], one["after_per_hour"]
-            )
+            f"It escalated at {moment(one['at'])}: {amount(one['before_per_hour'])} -> "
+            f"{amount(one['after_per_hour'])} an hour."
             for one in self.escalations
         ]
 
@@ -364,7 +372,7 @@ def _lines(incidents: Sequence[Incident], now: datetime, most: int | None = None
         muted = f", muted until {moment(one.state.muted_until)}" if one.state.muted_until else ""
         lines.append(
             f"{row['incident_id']}  {row['severity']:<8}  {one.state.name:<9}  {row['verdict']:<15}  {one.place}  "
-            f"{counted(row['record_count'], 'record')}, {one.rate:,.0f} an hour{muted}"
+            f"{counted(row['record_count'], 'record')}, {amount(one.rate)} an hour{muted}"
         )
         since = f"since {moment(row['first_at'])}, last {_ago(row['last_at'], now)}"
         lines.append(f"           {since}  {sparkline(row['timeline'])}")
@@ -596,30 +604,33 @@ def _samples(warehouse: Warehouse, row: Mapping[str, Any]) -> list[dict[str, Any
 def evidence(found: Incidents, incident: Incident) -> list[str]:
     """Return the figures behind an incident's verdict and severity, each a sentence."""
     row = incident.row
-    sources = f"{counted(row['record_count'], 'record')} of {counted(row['source_record_count'], 'source record')}"
-    keys = (
-        f", {'' if row['is_key_count_exact'] else 'about '}{counted(row['key_count'], 'key')}"
-        if row["keyed_count"]
-        else ""
-    )
+    parts = [f"{counted(row['record_count'], 'record')} of {sources_of(row)}"]
+    if row["partitions"]:
+        parts.append(counted(len(row["partitions"]), "partition"))
+    if row["keyed_count"]:
+        parts.append(keys_of(row))
     usual = found.usual_rate(incident)
-    against = f"; usually {usual:,.1f} at this hour of the week" if usual is not None else ""
-    lines = [
-        f"{sources}, {counted(len(row['partitions'] or ()), 'partition')}{keys}; {incident.rate:,.0f} an hour{against}."
-    ]
-    known, offsets = row.get("window_record_count"), row["window_offset_count"]
-    is_of_pills = known is not None and offsets is None
-    if is_of_pills:
+    against = f"; usually {amount(usual)} at this hour of the week" if usual is not None else ""
+    lines = [f"{', '.join(parts)}; {amount(incident.rate)} an hour{against}."]
+    known, offsets, share = row.get("window_record_count"), row["window_offset_count"], row["offset_share"]
+    if known is not None and offsets is None:
         lines.append(f"{among(row, row)}.")
-    filled = f"; {known:,} of the {counted(offsets, 'offset')} hold records" if known and offsets else ""
-    for name, words in (
-        ("offset_share", f"of the {row.get('offset_share_of') or 'offsets'} around them were dead-lettered{filled}"),
-        ("partition_share", f"of the source records are of partition {row['partition']}"),
-        ("key_share", "of the records have one of 3 keys"),
-        ("attribute_share", f"share one {row['attribute_kind']} {visible(row['attribute_name'] or '')}".rstrip()),
-    ):
-        if row[name] is not None and not (is_of_pills and name == "offset_share"):
-            lines.append(f"{percent(row[name])} {words}.")
+    elif share is not None:
+        filled = f"; {known:,} of the {counted(offsets, 'offset')} hold records" if known and offsets else ""
+        of = row.get("offset_share_of") or "offsets"
+        lines.append(f"{percent(share)} of the {of} around them were dead-lettered{filled}.")
+    if (share := row["partition_share"]) is not None:
+        lines.append(f"{percent(share)} of the source records are of partition {row['partition']}.")
+    if (share := row["key_share"]) is not None:
+        keys = few_keys(row)
+        of = "" if keys == "one key" else "one of "
+        lines.append(f"{key_percent(row, share).capitalize()} of the records have {of}{keys}.")
+    if (share := row["attribute_share"]) is not None:
+        kind, name = row["attribute_kind"], visible(row["attribute_name"] or "")
+        has = f"{percent(share)} share one {kind}"
+        if kind == "client":  # acknowledgements tell it
+            has = f"{at_least(share).capitalize()} of the source records were produced by client"
+        lines.append(f"{has} {name}".rstrip() + ".")
     payload = row["without_payload_count"]
     return [
         *lines,
@@ -652,9 +663,10 @@ def _story(
         f"disposition {row['disposition'] or 'unknown'}, class, message and frame"
     )
     lines += ["", "Where"]
+    least = "" if are_all_counted(row) else "at least "
     for place in (row["top_records"] or [])[:MOST_SAMPLES]:
         where = place_of(row["original_topic"], place["original_partition"], place["original_offset"])
-        lines.append(f"  {visible(where)}  {counted(place['record_count'], 'time')}")
+        lines.append(f"  {visible(where)}  {least}{counted(place['record_count'], 'time')}")
     samples = _samples(found.warehouse, row)
     lines += ["", "Suspects", *(f"  {one['rank']}. {visible(one['sentence'])}" for one in suspects[:5])]
     if not suspects:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from expectations.rules import counted
-from pipelines.incidents.verdict import FLOOD, PARTITION_LOCAL, POISON_PILL, SYSTEMIC, Judgement, percent
+from pipelines.incidents.verdict import FLOOD, PARTITION_LOCAL, POISON_PILL, SYSTEMIC, Judgement, percent, sources_of
 
 LEVELS = ("critical", "high", "medium", "low")
 MANY = 1_000  # records
@@ -21,11 +21,12 @@ def severity(episode: Mapping[str, Any], judged: Judgement) -> tuple[str, list[s
     reasons: list[tuple[int, str]] = []
     if judged.verdict in (SYSTEMIC, FLOOD):
         is_wide = records >= MANY or (judged.evidence.offset_share or 0) >= 0.9
-        reasons.append(
-            (0 if is_wide and records >= 100 else 1, "it is not limited to a few records, keys or partitions")
-        )
+        why = "nothing is known that limits it to a few records, keys or partitions"
+        if judged.verdict == FLOOD:
+            why = "a circuit breaker or the coordinator archived the records"
+        reasons.append((0 if is_wide and records >= 100 else 1, why))
     if judged.verdict == PARTITION_LOCAL:
-        reasons.append((1, f"all of partition {judged.evidence.partition} is affected"))
+        reasons.append((1, f"nearly all source records are of partition {judged.evidence.partition}"))
     if records >= MANY:
         reasons.append((1, f"{counted(records, 'record')} were dead-lettered"))
     if records / minutes >= FAST:
@@ -39,8 +40,8 @@ def severity(episode: Mapping[str, Any], judged: Judgement) -> tuple[str, list[s
     if judged.verdict == POISON_PILL and episode["record_count"] >= 10 * max(episode["source_record_count"], 1):
         reasons.append((2, "the same record is dead-lettered again and again"))
     if episode["source_record_count"] > 5 and not reasons:
-        reasons.append((2, f"{counted(episode['source_record_count'], 'source record')} failed"))
+        reasons.append((2, f"{sources_of(episode)} failed"))
     if not reasons:
-        reasons.append((3, "few records are affected"))
+        reasons.append((3, "few source records failed"))
     reasons.sort(key=lambda one: one[0])
     return LEVELS[reasons[0][0]], [why for _, why in reasons]

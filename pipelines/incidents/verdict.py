@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import floor
 from typing import Any
 
 from expectations.owners import key_of, subject
@@ -30,6 +31,7 @@ FEW = 5  # source records that can be poison pills
 FEW_IF_REPEATED = 12  # if each of them came back at least twice
 REPEATED = 3  # records of each, in the mean, that are many times
 FEW_KEYS = 3
+MOST_KEYS = 8  # whose records are counted in each slice and half hour: if there are more, counts are the least
 NEARLY_ALL = 0.9
 MOST = 0.75
 HIGH_SHARE = 0.3  # of the source's offsets
@@ -39,6 +41,7 @@ LEAST_OTHERS = 5  # records of other errors that an attribute is compared with
 LEAST_DELIVERED = 20  # messages that went through, if it is compared with these
 DELIVERED, DEAD_LETTERS = "delivered messages", "other dead letters"
 LANDED, ACKNOWLEDGED, OFFSETS = "records in landed segments", "acknowledged records", "offsets"
+NO_MARKERS = "offsets that do not look like markers"
 MOST_OFFSETS = 2**63 - 1  # the greatest bigint: headers can name any offset
 MOST_PARTITIONS = 2**31 - 1  # the greatest int: headers can name any partition
 LONGEST_GAP = 1.25  # offsets between acknowledged ones in the mean, if these are all records: markers lie between
@@ -84,7 +87,7 @@ class Messages:
         for attribute, count in self.counts.items():
             total = self.totals.get(attribute[0], 0)
             if total >= NEARLY_ALL * number:
-                found[attribute] = min(1.0, (count - max(0, total - number)) / max(min(total, number), 1))
+                found[attribute] = min(1.0, (count - max(0, total - number)) / max(number, 1))
         return found
 
 
@@ -176,24 +179,24 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
     """Return the figures of an episode."""
     records, sources = episode["record_count"], episode["source_record_count"]
     partitions = episode["partitions"] or []
-    placed = sum(one["source_record_count"] for one in partitions)
+    placed = _placed(episode)
     top = max(partitions, key=lambda one: (one["source_record_count"], -one["original_partition"]), default=None)
     keyed = episode["keyed_count"] or 0
     keys = episode["top_keys"] or []
     attribute, share, elsewhere, compared_with = _attribute(episode, topic, placed)
     windows = (one["last_offset"] - one["first_offset"] + 1 for one in partitions if one["source_record_count"] > 1)
-    offsets = min(sum(windows), MOST_OFFSETS)
-    told, is_of_pills = episode.get("windows"), is_few(sources, records)
-    around = _neighbours(told, sources) if is_of_pills else None
-    held, of = around or _held(None if is_of_pills else told, offsets)
-    died = min(1.0, sources / around[0]) if around else _offset_share(episode, placed, offsets, held)
+    offsets = 0 if is_few(sources, records) else min(sum(windows), MOST_OFFSETS)
+    held, of = (_held(episode.get("windows"), offsets) if offsets else _neighbours(episode, placed)) or (None, None)
+    died, of = _share_of_records(episode, placed, offsets, held, of)
     return Evidence(
         offset_share=died,
-        offset_share_of=of if died is not None else None,
-        window_offset_count=None if around else offsets or None,
+        offset_share_of=of,
+        window_offset_count=offsets or None,
         window_record_count=held,
         partition=top["original_partition"] if top else None,
-        partition_share=top["source_record_count"] / placed if top else None,
+        partition_share=min(1.0, top["source_record_count"] / sources)
+        if top and placed >= NEARLY_ALL * sources
+        else None,
         partition_count=topic.partition_count,
         key_share=sum(one["record_count"] for one in keys[:FEW_KEYS]) / records
         if keyed >= NEARLY_ALL * records
@@ -208,9 +211,14 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
     )
 
 
+def most_pills(records: int) -> int:
+    """Return of how many source records at most these dead letters can be those of poison pills."""
+    return max(FEW, min(FEW_IF_REPEATED, records // REPEATED))
+
+
 def is_few(sources: int, records: int) -> bool:
     """Tell whether so few source records failed that they can be poison pills."""
-    return sources <= FEW or (sources <= FEW_IF_REPEATED and records >= REPEATED * sources)
+    return sources <= most_pills(records)
 
 
 IS_FEW = (
@@ -220,64 +228,65 @@ IS_FEW = (
 """`is_few` of an episode in SQL."""
 
 
-def _neighbours(windows: Row | None, sources: int) -> tuple[int, str] | None:
+def _neighbours(episode: Row, placed: int) -> tuple[int, str] | None:
     """Return how many records other feeds know around poison pills, themselves included, and who tells; None: nobody.
 
-    Acknowledgements tell if the dead-lettered records of these slices have them: others are not among what they tell.
+    A feed tells if it knows each of the pills.
+    """
+    windows = episode.get("windows")
+    if windows is None or not is_few(episode["source_record_count"], episode["record_count"]):
+        return None
+    told = []
+    if episode.get("landed_pill_count") == placed:
+        told.append((windows["landed_count"] - windows["without_record_count"], LANDED))
+    if episode.get("acknowledged_pill_count") == placed:
+        told.append((windows["acknowledged_count"], ACKNOWLEDGED))
+    count, of = max(told, key=lambda one: one[0], default=(0, OFFSETS))
+    return (count, of) if count >= max(placed, 2) else None
+
+
+def _held(windows: Row | None, offsets: int) -> tuple[int, str] | None:
+    """Return how many of an episode's offsets hold records, and who tells; None: nobody.
+
+    Segments tell if all of the offsets landed. Acknowledgements tell if nearly every dead-lettered record of these
+    slices has one, and if what lies between them is as short as the markers of transactions: otherwise not every
+    producer tells. What has the greater number counts: compaction removes records that were there.
     """
     if windows is None:
         return None
-    told = [(windows["landed_count"] - windows["without_record_count"], LANDED)]
-    if _has_acknowledged_dead(windows):
-        told.append((windows["acknowledged_count"], ACKNOWLEDGED))
-    count, of = max(told, key=lambda one: one[0])
-    return (count, of) if count >= max(sources, 2) else None
-
-
-def _has_acknowledged_dead(windows: Row) -> bool:
-    """Tell whether nearly every dead-lettered record of the slices has an acknowledgement."""
-    dead = windows["dead_lettered_count"]
-    return bool(windows["acknowledged_dead_lettered_count"] >= NEARLY_ALL * dead)
-
-
-def _held(windows: Row | None, offsets: int) -> tuple[int | None, str]:
-    """Return how many of an episode's offsets hold records, and who tells: None, and offsets, if nobody does.
-
-    Segments tell if nearly all of the offsets landed. Acknowledgements tell if nearly every dead-lettered record of
-    these slices has one, and if what lies between them is as short as the markers of transactions: otherwise not every
-    producer tells. What has the greater number counts: compaction removes records that were there.
-    """
-    if windows is None or not offsets:
-        return None, OFFSETS
     told = []
-    if windows["landed_count"] >= NEARLY_ALL * offsets:
+    if windows["landed_count"] >= offsets:
         told.append((offsets - windows["without_record_count"], LANDED))
-    sent = windows["acknowledged_count"]
-    if _has_acknowledged_dead(windows) and offsets - sent <= LONGEST_GAP * windows["acknowledged_range_count"]:
+    sent, dead = windows["acknowledged_count"], windows["dead_lettered_count"]
+    are_dead_told = windows["acknowledged_dead_lettered_count"] >= NEARLY_ALL * dead
+    if are_dead_told and offsets - sent <= LONGEST_GAP * windows["acknowledged_range_count"]:
         told.append((sent, ACKNOWLEDGED))
     count, of = max(told, key=lambda one: one[0], default=(0, OFFSETS))
-    return (count, of) if count > 0 else (None, OFFSETS)
+    return (count, of) if count > 0 else None
 
 
-def _offset_share(episode: Row, placed: int, offsets: int, held: int | None) -> float | None:
-    """Return which share of the records around the source records was dead-lettered; None if nothing tells it.
+def _share_of_records(
+    episode: Row, placed: int, offsets: int, held: int | None, of: str | None
+) -> tuple[float | None, str | None]:
+    """Return which share of the records around the source records was dead-lettered, and of what; None: nothing tells.
 
-    Two figures can tell it, and the greater one does: how near the neighbours within a half hour are, and how many of
-    all ``offsets`` from a partition's first to its last record are of the incident. Other feeds can tell how many of
-    these offsets ``held`` records. If not, a topic that is written in transactions has a marker behind each of them:
-    where nearly all steps are equal, the offsets between hold no records.
+    Around poison pills only other feeds tell it. Else two figures can, and the greater one does: how near the
+    neighbours within a half hour are, and how many of all ``offsets`` from a partition's first to its last record are
+    of the incident. Other feeds can tell how many of these offsets ``held`` records. If not, a topic that is written
+    in transactions has a marker behind each of them: where nearly all steps are equal, the offsets between hold no
+    records.
     """
-    if not placed:
-        return None
+    if is_few(episode["source_record_count"], episode["record_count"]):
+        return (placed / held, of) if held else (None, None)
+    times = placed + (episode.get("repeat_count") or 0)
     steps = max(episode[f"step_of_{step}_count"] or 0 for step in ("two", "three"))
-    if held is None and placed >= FEW and steps >= 0.8 * placed:
-        return 1.0
+    if held is None and times >= FEW and steps >= 0.8 * times:
+        return steps / times, NO_MARKERS
     of_partitions = sum(one["source_record_count"] for one in episode["partitions"] if one["source_record_count"] > 1)
-    of_all: float = of_partitions / offsets if offsets else 0.0
     scattered = episode["scattered_count"] or 0
-    near: float = 8 * scattered / max(episode["scattered_span"], 1) if scattered >= COMMON * placed else 0.0
-    share = max(of_all, near) * (offsets / held if held else 1)
-    return min(1.0, share)
+    near = 8 * scattered / max(episode["scattered_span"], 1) if scattered and scattered >= COMMON * times else 0.0
+    share = max(of_partitions / offsets if offsets else 0.0, near) * (offsets / held if held else 1)
+    return (min(1.0, share), of or OFFSETS) if share else (None, None)
 
 
 def _attribute(
@@ -326,11 +335,11 @@ def _is_rejection(episode: Row) -> bool | None:
 def judge(episode: Row, topic: Topic) -> Judgement:
     """Return the verdict on an episode."""
     found = evidence_of(episode, topic)
-    records, sources = episode["record_count"], episode["source_record_count"]
+    records = episode["record_count"]
     verdict = _verdict(episode, found)
     who = subject(*key_of(episode))
     of = f"{counted(records, 'record')} of {episode['original_topic'] or 'an unknown topic'}"
-    why, change = _words(verdict, episode, found, sources)
+    why, change = _words(verdict, episode, found)
     return Judgement(verdict, found, f"{who} could not process {of}: {why}", change)
 
 
@@ -364,77 +373,125 @@ def percent(share: float) -> str:
     return f"{share:.0%}".replace("%", " %")
 
 
+def at_least(share: float) -> str:
+    """Return in words a share of which more may be true."""
+    return percent(share) if share == 1 else f"at least {floor(100 * share)} %"
+
+
 def among(episode: Row, found: Evidence | Row) -> str:
     """Say how many of the records around a few source records are these."""
     told = found if isinstance(found, Mapping) else vars(found)
-    placed = sum(one["source_record_count"] for one in episode["partitions"] or ())
-    died = min(placed, episode["source_record_count"])
+    died = _placed(episode)
     of = f"{told['window_record_count']:,} {told['offset_share_of']}"
     return f"{died:,} of the {of} around {'it' if died == 1 else 'them'} died of it"
 
 
-def _words(verdict: str, episode: Row, found: Evidence, sources: int) -> tuple[str, str]:
+def _placed(episode: Row) -> int:
+    """Return how many source records are known by their places."""
+    sources: int = episode["source_record_count"]
+    placed: int = sum(one["source_record_count"] for one in episode["partitions"] or ())
+    return min(placed, sources)  # rows of earlier versions count some of them again
+
+
+def sources_of(episode: Row) -> str:
+    """Say how many source records an episode has; records that name none can be of one or of several."""
+    placed = _placed(episode)
+    if not placed:
+        return "unknown source records"
+    unknown = episode["source_record_count"] - placed
+    return counted(placed, "source record") + (f" and at most {counted(unknown, 'unknown one')}" if unknown else "")
+
+
+def are_all_counted(episode: Row) -> bool:
+    """Tell whether all dead letters of the top records are counted: of many, each slice and half hour counts some."""
+    one_each = bool(episode["record_count"] == episode["source_record_count"])
+    return one_each or _placed(episode) <= len(episode["top_records"] or ())
+
+
+def keys_of(episode: Row) -> str:
+    """Say how many keys an episode has; an estimate if there are many."""
+    return f"{'' if episode['is_key_count_exact'] else 'about '}{counted(episode['key_count'] or 0, 'key')}"
+
+
+def few_keys(episode: Row) -> str:
+    """Say how many keys the share of the most frequent ones is of."""
+    keys = min(episode["key_count"] or 0, FEW_KEYS)
+    return "one key" if keys == 1 else f"{keys} keys"
+
+
+def key_percent(episode: Row, share: float) -> str:
+    """Return the share of the most frequent keys in words."""
+    return percent(share) if (episode["key_count"] or 0) <= MOST_KEYS else at_least(share)
+
+
+def _words(verdict: str, episode: Row, found: Evidence) -> tuple[str, str]:
     """Return why the verdict holds, and what would change it, as a clause and a sentence."""
-    records, keys = episode["record_count"], episode["key_count"] or 0
-    share = found.offset_share
-    top: Sequence[Row] = episode["top_records"] or []
+    records, share = episode["record_count"], found.offset_share
+
+    def otherwise(changed: Evidence) -> str:
+        return f"would make it {_verdict(episode, changed)}"
+
     died = (
         f"{percent(share)} of the {found.offset_share_of} around them died"
         if share is not None
         else "nothing tells which share died"
     )
     if verdict == POISON_PILL:
-        if sources == 1 and top:
-            place = f"{episode['original_topic']}-{top[0]['original_partition']}@{top[0]['original_offset']}"
-            alone = f"; {among(episode, found)}" if found.window_record_count is not None else ""
-            return (
-                f"one source record, {place}, was dead-lettered {counted(records, 'time')}{alone}.",
-                f"More than {FEW} source records would make it KEY_LOCAL, PARTITION_LOCAL or SYSTEMIC.",
-            )
+        top: Sequence[Row] = episode["top_records"] or []
         has_neighbours = found.window_record_count is not None
-        died = among(episode, found) if has_neighbours else died
-        around = ", while their neighbours went through" if share is not None and share < HIGH_SHARE else ""
-        around += f"; {died}" if has_neighbours or not around else ""
-        return (
-            f"{counted(sources, 'source record')}{around}.",
-            f"More than {FEW} source records would make it KEY_LOCAL, PARTITION_LOCAL or SYSTEMIC.",
-        )
+        if episode["source_record_count"] == 1 and top:
+            place = f"{episode['original_topic']}-{top[0]['original_partition']}@{top[0]['original_offset']}"
+            why = f"one source record, {place}, was dead-lettered {counted(records, 'time')}"
+            why += f"; {among(episode, found)}" if has_neighbours else ""
+        else:
+            why = f"{sources_of(episode)}; {among(episode, found) if has_neighbours else died}"
+        return f"{why}.", f"With more than {most_pills(records)} source records it would be no {POISON_PILL}."
     if verdict == KEY_LOCAL:
-        few = "one key has" if keys == 1 else f"{min(keys, FEW_KEYS)} of {keys:,} keys have"
+        keys = few_keys(episode)
+        few = f"{keys} has" if keys == "one key" else f"{keys.partition(' ')[0]} of {keys_of(episode)} have"
         return (
-            f"{few} {percent(found.key_share or 0)} of them.",
-            f"A share of these keys below {percent(MOST)} would make it PARTITION_LOCAL or SYSTEMIC.",
+            f"{few} {key_percent(episode, found.key_share or 0)} of them.",
+            f"A share of these keys below {percent(MOST)} {otherwise(replace(found, key_share=0.0))}.",
         )
     if verdict == PARTITION_LOCAL:
         return (
-            f"{percent(found.partition_share or 0)} are of partition {found.partition}, and the topic has "
-            f"{found.partition_count} or more; {died}.",
-            f"A share of partition {found.partition} below {percent(NEARLY_ALL)} would make it SYSTEMIC.",
+            f"{percent(found.partition_share or 0)} of the source records are of partition {found.partition}, and the "
+            f"topic has {found.partition_count} or more; {died}.",
+            f"A share of partition {found.partition} below {percent(NEARLY_ALL)} "
+            f"{otherwise(replace(found, partition_share=0.0))}.",
         )
     if verdict == PRODUCER_LOCAL:
         what = {
             "schema_id": "share one schema id",
             "client": f"were produced by client {found.attribute_name}",
         }.get(found.attribute_kind or "", f"share one value of header {found.attribute_name}")
+        shown = {(one["kind"], one["name"], one["value"]) for one in episode["attributes"] or ()}
+        is_shown = (found.attribute_kind, found.attribute_name, found.attribute_value) in shown
         others = f"{percent(found.attribute_share_elsewhere or 0)} of {found.attribute_compared_with}"
+        share = found.attribute_share or 0.0
+        many = percent(share) if is_shown else f"{at_least(share)} of the source records"
         return (
-            f"{percent(found.attribute_share or 0)} {what}, and {others}.",
+            f"{many} {what}, and {others}.",
             f"It would be no evidence if more than {percent(COMMON)} of {found.attribute_compared_with} had it.",
         )
     if verdict == SYSTEMIC:
+        keys = f" and {keys_of(episode)}" if episode["key_count"] else ""
         return (
-            f"{died}, in {counted(len(episode['partitions'] or ()), 'partition')}"
-            + (f" and {'' if episode['is_key_count_exact'] else 'about '}{counted(keys, 'key')}." if keys else "."),
-            f"A share below {percent(HIGH_SHARE)} would leave it undetermined.",
+            f"{died}, in {counted(len(episode['partitions'] or ()), 'partition')}{keys}.",
+            f"A share below {percent(HIGH_SHARE)} {otherwise(replace(found, offset_share=0.0))}.",
         )
     if verdict == FLOOD:
         return (
             "a circuit breaker or the coordinator archived them, the application did not fail on each.",
             "Another disposition than those of a circuit breaker or the coordinator would change it.",
         )
-    reason = "the application rejected them" if verdict == REJECTION else "no partition, key or header stands out"
+    reason = (
+        "the application rejected them" if verdict == REJECTION else "no partition, key or header is known to stand out"
+    )
+    is_of_one = (found.partition_share or 0.0) >= NEARLY_ALL
+    partition = "another partition of the topic" if is_of_one else f"{percent(NEARLY_ALL)} in one partition"
     return (
         f"{reason}; {died}.",
-        f"A share of at least {percent(HIGH_SHARE)} would make it SYSTEMIC; {percent(NEARLY_ALL)} in one partition "
-        "would make it PARTITION_LOCAL.",
+        f"A share of at least {percent(HIGH_SHARE)} would make it {SYSTEMIC}; {partition} would make it "
+        f"{PARTITION_LOCAL}.",
     )

@@ -12,8 +12,8 @@ from typing import Any
 from expectations.owners import OWNER, owner_of
 from pipelines.incidents import ids
 from pipelines.incidents.episodes import Episode, Minute, episodes, merged
+from pipelines.incidents.verdict import FEW_IF_REPEATED, MOST_KEYS
 
-MOST_NAMED = 8
 LEAST_KEYS = 64
 MOST_ATTRIBUTES = 24
 HASHES = 2**64
@@ -97,7 +97,7 @@ def _replaced(signature: Row, name: str, anchor: int) -> dict[str, Any]:
 def _evidence(episode: Episode, rows: Sequence[Row]) -> dict[str, Any]:
     """Return what the rows of an episode say of it."""
     half_hours = {row["half_hour"] for row in rows}
-    repeats = sum(before in half_hours for row in rows for before in row["seen_before"] or ())
+    repeats = [sum(before in half_hours for before in row["seen_before"] or ()) for row in rows]
     sums = {name: sum(row[name] or 0 for row in rows) for name in SUMS}
     keys, are_all = _number_of_keys(rows)
     keys = min(keys, sums["keyed_count"])
@@ -114,14 +114,17 @@ def _evidence(episode: Episode, rows: Sequence[Row]) -> dict[str, Any]:
         "last_at": episode.last_at,
         "pause_seconds": episode.pause // 1_000_000,
         **sums,
-        "source_record_count": sum(row["source_record_count"] for row in rows) - repeats,
-        "partitions": _partitions(rows),
+        "source_record_count": sum(row["source_record_count"] for row in rows) - sum(repeats),
+        "repeat_count": sum(repeats),
+        "partitions": _partitions(rows, repeats),
         "top_records": _top_records(rows),
         "key_count": keys,
         "is_key_count_exact": are_all,
         "top_keys": [
             {"value": value, "record_count": count}
-            for (value,), count in _top(((one["value"],), one) for row in rows for one in row["top_keys"] or ())
+            for (value,), count in _top(
+                (((one["value"],), one) for row in rows for one in row["top_keys"] or ()), MOST_KEYS
+            )
         ],
         "attributes": [
             {"kind": kind, "name": name, "value": value, "record_count": count}
@@ -137,9 +140,7 @@ def _evidence(episode: Episode, rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _top(
-    counted: Iterator[tuple[tuple[Any, ...], Row]] | Any, most: int = MOST_NAMED
-) -> list[tuple[tuple[Any, ...], int]]:
+def _top(counted: Iterator[tuple[tuple[Any, ...], Row]] | Any, most: int) -> list[tuple[tuple[Any, ...], int]]:
     """Return the values with most records; equal counts are in the order of the values."""
     counts: dict[tuple[Any, ...], int] = {}
     for value, one in counted:
@@ -156,7 +157,7 @@ def _top_records(rows: Sequence[Row]) -> list[dict[str, Any]]:
     )
     return [
         {"original_partition": partition, "original_offset": offset, "record_count": count}
-        for (partition, offset), count in _top(placed)
+        for (partition, offset), count in _top(placed, FEW_IF_REPEATED)
     ]
 
 
@@ -177,13 +178,15 @@ def _number_of_keys(rows: Sequence[Row]) -> tuple[int, bool]:
     return max(LEAST_KEYS, (LEAST_KEYS - 1) * HASHES // max(span, 1)), False
 
 
-def _partitions(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _partitions(rows: Sequence[Row], repeats: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the partitions; ``repeats`` are the source records of each row that an earlier one has, too."""
     found: dict[int, dict[str, Any]] = {}
-    for row in rows:
+    for row, repeated in zip(rows, repeats, strict=True):
         number = row["original_partition"]
         if number is None or row["first_offset"] is None:
             continue
-        new = {name: row[name] for name in ("record_count", "source_record_count", "first_offset", "last_offset")}
+        new = {name: row[name] for name in ("record_count", "first_offset", "last_offset")}
+        new["source_record_count"] = row["source_record_count"] - repeated
         known = found.get(number)
         if known is None:
             found[number] = {"original_partition": number, **new}

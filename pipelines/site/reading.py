@@ -33,7 +33,7 @@ from pipelines.commands.incidents import (
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
 from pipelines.incidents.state import moment as moment_of
-from pipelines.incidents.verdict import POISON_PILL, percent
+from pipelines.incidents.verdict import POISON_PILL, few_keys, percent
 from pipelines.run.freshness import Freshness
 from pipelines.run.newest import moment
 from pipelines.site import addresses, examples, news, payloads, places, quality
@@ -412,7 +412,7 @@ def chip(row: Row) -> str:
         where = f"{visible(row['original_topic'] or '?')}-{worst['original_partition']}@{worst['original_offset']}"
         return f"{words} {where}, {counted(worst['record_count'], 'time')}"
     figures = {
-        "KEY_LOCAL": (row["key_share"], "in 3 keys"),
+        "KEY_LOCAL": (row["key_share"], f"in {few_keys(row)}"),
         "PARTITION_LOCAL": (row["partition_share"], f"in partition {row['partition']}"),
         "PRODUCER_LOCAL": (row["attribute_share"], f"share one {row['attribute_kind']}"),
     }

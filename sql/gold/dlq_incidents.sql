@@ -11,9 +11,10 @@
 -- Where acknowledgements tell clients and headers, it compares with the messages that went through (`delivered`), and
 -- knows those of the source records (`told`): of all errors of its owner and disposition in its half hours.
 -- The windows of an episode are the offsets from its first to its last source record in each partition. Those of an
--- episode that can be one of poison pills reach to the ends of their slices of 1,000 offsets: neighbours before and after
+-- episode that can be one of poison pills are the slices of 1,000 offsets that have these: neighbours before and after
 -- count. `windows` counts which of them hold records, as far as other feeds tell: acknowledged offsets and the ranges
--- that they form, offsets of landed segments, and those among them without a record.
+-- that they form, offsets of landed segments, and those among them without a record. It also counts the pills that
+-- each of them tells of.
 WITH parts AS (
   SELECT cluster, topic, is_dead_lettered, consumer_group, coalesce(consumer_group, owner) AS owner, disposition, half_hour,
     message_count, named_count, headed_count, attributes
@@ -78,17 +79,24 @@ known AS (
 placed AS (
   SELECT
     cluster, incident_id, original_topic AS topic, one.original_partition AS partition,
-    one.first_offset AS first_offset, one.last_offset AS last_offset, one.source_record_count > 1 AS is_range,
-    {is_few} AS is_few
+    one.first_offset AS first_offset, one.last_offset AS last_offset
   FROM {dlq_episodes} LATERAL VIEW explode(partitions) AS one
+  WHERE NOT {is_few} AND one.source_record_count > 1
+),
+pills AS (
+  SELECT
+    cluster, incident_id, original_topic AS topic, one.original_partition AS partition, one.original_offset AS offset,
+    one.original_offset div 1000 AS place
+  FROM {dlq_episodes} LATERAL VIEW explode(top_records) AS one
+  WHERE {is_few}
 ),
 edges AS (
-  SELECT
-    cluster, incident_id, topic, partition,
-    IF(is_few, first_offset div 1000 * 1000, first_offset) AS first_offset,
-    IF(is_few, greatest(least(last_offset, 9223372036854774999) div 1000 * 1000 + 999, last_offset), last_offset) AS last_offset
-  FROM placed
-  WHERE is_few OR is_range
+  SELECT cluster, incident_id, topic, partition, first_offset, last_offset FROM placed
+  UNION ALL
+  SELECT DISTINCT
+    cluster, incident_id, topic, partition, place * 1000,
+    place * 1000 + least(999, 9223372036854775807 - place * 1000)
+  FROM pills
 ),
 overlaps AS (
   SELECT
@@ -131,8 +139,28 @@ windows AS (
     ) AS counts
   FROM overlaps
   GROUP BY cluster, incident_id
+),
+told_of AS (
+  SELECT
+    pills.cluster,
+    incident_id,
+    count_if(exists(acknowledged, one -> pills.offset BETWEEN one.first_offset AND one.last_offset))
+      AS acknowledged_pill_count,
+    count_if(
+      exists(landed, one -> pills.offset BETWEEN one.first_offset AND one.last_offset)
+      AND NOT exists(without_record, one -> pills.offset BETWEEN one.first_offset AND one.last_offset)
+    ) AS landed_pill_count
+  FROM pills
+  JOIN {record_ranges} AS ranges
+    ON ranges.cluster = pills.cluster
+      AND ranges.topic = pills.topic
+      AND ranges.partition = pills.partition
+      AND try_cast(left(ranges.slice, 16) AS BIGINT) = pills.place
+  GROUP BY pills.cluster, incident_id
 )
-SELECT episodes.*, delivered.messages AS delivered, told.messages AS told, windows.counts AS windows
+SELECT
+  episodes.*, delivered.messages AS delivered, told.messages AS told, windows.counts AS windows,
+  acknowledged_pill_count, landed_pill_count
 FROM {dlq_episodes} AS episodes
 LEFT JOIN known AS delivered
   ON delivered.cluster = episodes.cluster
@@ -143,3 +171,4 @@ LEFT JOIN known AS told
     AND told.topic = episodes.original_topic
     AND told.incident_id = episodes.incident_id
 LEFT JOIN windows ON windows.cluster = episodes.cluster AND windows.incident_id = episodes.incident_id
+LEFT JOIN told_of ON told_of.cluster = episodes.cluster AND told_of.incident_id = episodes.incident_id

@@ -248,7 +248,7 @@ found AS (
     attribute_name,
     CAST(NULL AS TIMESTAMP),
     CAST(NULL AS BIGINT),
-    CAST(round(attribute_share * record_count) AS BIGINT),
+    IF(attribute_kind = 'client', NULL, CAST(round(attribute_share * record_count) AS BIGINT)),
     attribute_share,
     attribute_share_elsewhere,
     IF(
@@ -257,19 +257,28 @@ found AS (
       1.2D * (attribute_share - attribute_share_elsewhere)
     ) * IF(attribute_kind = 'key_prefix', 0.6D, 1D),
     concat(
-      round(100 * attribute_share),
-      ' % of the records ',
+      CASE
+        WHEN attribute_kind = 'client' AND attribute_share < 1 THEN
+          concat('at least ', CAST(floor(100 * attribute_share) AS BIGINT), ' %')
+        WHEN attribute_share >= 0.995D AND attribute_share < 1 THEN 'more than 99 %'
+        ELSE concat(CAST(round(100 * attribute_share) AS BIGINT), ' %')
+      END,
       CASE attribute_kind
-        WHEN 'client' THEN concat('were produced by client ', attribute_name)
-        WHEN 'header' THEN concat('share one value of header ', attribute_name)
-        WHEN 'schema_id' THEN concat('share one schema id of the ', attribute_name)
-        ELSE 'share one prefix of the key'
+        WHEN 'client' THEN concat(' of the source records were produced by client ', attribute_name)
+        WHEN 'header' THEN concat(' share one value of header ', attribute_name)
+        WHEN 'schema_id' THEN concat(' share one schema id of the ', attribute_name)
+        ELSE ' share one prefix of the key'
       END,
       IF(
         attribute_share_elsewhere IS NULL,
         ', and no other records tell how common it is',
         concat(
-          ', and ', round(100 * attribute_share_elsewhere), ' % of ', attribute_compared_with,
+          ', and ',
+          CASE
+            WHEN attribute_share_elsewhere > 0 AND attribute_share_elsewhere < 0.005D THEN 'less than 1'
+            ELSE CAST(CAST(round(100 * attribute_share_elsewhere) AS BIGINT) AS STRING)
+          END,
+          ' % of ', attribute_compared_with,
           IF(attribute_kind = 'client', '', ' have it')
         )
       )

@@ -177,7 +177,7 @@ of_sources AS (
     count_if(step = 3) AS step_of_three_count,
     slice(sort_array(
       collect_list(struct(-record_count AS negative, value)) FILTER (WHERE kind = 'offset')
-    ), 1, 8) AS top_offsets
+    ), 1, 12) AS top_offsets
   FROM neighbours
   GROUP BY cluster, source_slice, fingerprint, half_hour
 ),

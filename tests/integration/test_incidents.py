@@ -220,10 +220,12 @@ def test_acknowledgements_tell_the_client_that_wrote_the_dead_records(
         "was dead-lettered 1 time; 1 of the 133 acknowledged records around it died of it."
     )
     assert (after["incident_id"], after["verdict"]) == (before["incident_id"], "PRODUCER_LOCAL")
-    assert after["sentence"].endswith("100 % were produced by client batch, and 0 % of delivered messages.")
+    assert after["sentence"].endswith(
+        "100 % of the source records were produced by client batch, and 0 % of delivered messages."
+    )
     equal: dict[str, str | int] = {"cluster": "default", "incident_id": after["incident_id"]}
     (suspect,) = jvmless.rows(Warehouse(settings), SUSPECTS, equal)
     assert (suspect["kind"], suspect["name"], suspect["share"], suspect["share_elsewhere"]) == ("client", "batch", 1, 0)
     assert suspect["sentence"] == (
-        "100.0 % of the records were produced by client batch, and 0.0 % of delivered messages"
+        "100 % of the source records were produced by client batch, and 0 % of delivered messages"
     )

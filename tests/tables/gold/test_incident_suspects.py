@@ -60,7 +60,7 @@ def test_a_client_is_new_if_its_first_settings_came_shortly_before_and_outranks_
         ("producer", "both", 0.2, "changed settings of producer both came 2 hours before"),
         (
             *("header", "content-type", 0.15),
-            "100.0 % of the records share one value of header content-type, and no other records tell how common it is",
+            "100 % share one value of header content-type, and no other records tell how common it is",
         ),
         ("new_client", "both", 0.075, "the first settings of producer both came 3 hours before"),
     ]

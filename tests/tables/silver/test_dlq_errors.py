@@ -118,7 +118,7 @@ def model(letters: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]
             "scattered_span": span or None,
             "top_offsets": [
                 {"negative": -count, "value": offset}
-                for offset, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:8]
+                for offset, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:12]
             ],
             "keyed_count": sum(one["key"] is not None for _, one in own),
             "keys": len(keys),

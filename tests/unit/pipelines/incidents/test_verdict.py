@@ -96,7 +96,12 @@ OTHER_SOURCE["attributes"] = [{"negative": -200, "kind": "header", "name": "sour
 @pytest.mark.parametrize(
     ("values", "verdict", "words"),
     [
-        pytest.param({"delivered": FEW_OF_ALL}, "PRODUCER_LOCAL", "97 % were produced by client shop", id="client"),
+        pytest.param(
+            {"delivered": FEW_OF_ALL},
+            "PRODUCER_LOCAL",
+            "at least 97 % of the source records were produced by client shop",
+            id="client",
+        ),
         pytest.param({"delivered": messages(200, client_shop=150)}, "UNDETERMINED", "", id="common client"),
         pytest.param({"delivered": messages(19, client_shop=1)}, "UNDETERMINED", "", id="few delivered"),
         pytest.param({"delivered": None}, "UNDETERMINED", "", id="nothing delivered"),
@@ -118,7 +123,7 @@ OTHER_SOURCE["attributes"] = [{"negative": -200, "kind": "header", "name": "sour
         pytest.param(
             {"delivered": OTHER_SOURCE, "told": messages(100, header_source=96)},
             "PRODUCER_LOCAL",
-            "96 % share one value of header source, and 0 % of delivered messages",
+            "at least 96 % of the source records share one value of header source, and 0 % of delivered messages",
             id="header",
         ),
         pytest.param({"delivered": FEW_OF_ALL, **DENSE}, "SYSTEMIC", "94 %", id="nearly every record died"),
@@ -167,22 +172,16 @@ def test_what_no_message_that_went_through_tells_is_compared_with_dead_letters(d
     ("values", "others", "verdict", "words"),
     [
         ({"record_count": 12, "source_record_count": 1}, [], "POISON_PILL", "orders-1@58"),
-        ({"record_count": 40, "source_record_count": 10}, [], "POISON_PILL", "neighbours went through"),
-        (FEW | {"partitions": few(1000)}, [], "POISON_PILL", "4 source records, while their neighbours went through"),
+        ({"record_count": 40, "source_record_count": 10}, [], "POISON_PILL", "10 source records; nothing tells"),
+        (FEW | {"partitions": few(3)}, [], "POISON_PILL", "4 source records; nothing tells which share died"),
+        (FEW | {"partitions": []}, [], "POISON_PILL", "unknown source records; nothing tells which share died"),
+        (UNPLACED, [], "POISON_PILL", "unknown source records; nothing tells which share died"),
         (
-            FEW | {"partitions": few(3)},
+            FEW | {"source_record_count": 5, "record_count": 5, "partitions": few(3)},
             [],
             "POISON_PILL",
-            "4 source records; 100 % of the offsets around them died",
+            "4 source records and at most 1 unknown one; nothing tells",
         ),
-        (
-            FEW | {"partitions": few(10)},
-            [],
-            "POISON_PILL",
-            "4 source records; 36 % of the offsets around them died",
-        ),
-        (FEW | {"partitions": []}, [], "POISON_PILL", "4 source records; nothing tells which share died"),
-        (UNPLACED, [], "POISON_PILL", "1 source record; nothing tells which share died"),
         ({"top_keys": KEYS, "key_count": 5}, [], "KEY_LOCAL", "96 %"),
         ({"partitions": one_partition(3)}, [], "PARTITION_LOCAL", "partition 3"),
         ({"partitions": one_partition(0)}, [WITHOUT], "PARTITION_LOCAL", "partition 0"),
@@ -192,7 +191,7 @@ def test_what_no_message_that_went_through_tells_is_compared_with_dead_letters(d
         ({"attributes": HEADER}, [WITHOUT], "UNDETERMINED", "no partition"),
         ({"attributes": HEADER, **DENSE}, [OTHERS], "SYSTEMIC", "94 %"),
         (DENSE, [], "SYSTEMIC", "94 %"),
-        ({"step_of_two_count": 90}, [], "SYSTEMIC", "100 %"),
+        ({"step_of_two_count": 90}, [], "SYSTEMIC", "90 % of the offsets that do not look like markers around them"),
         ({"disposition": "CLIENT_REJECTED"}, [], "REJECTION", "rejected"),
         ({"disposition": "CIRCUIT_BREAKER_ARCHIVED", **DENSE}, [], "FLOOD", "circuit breaker"),
         ({}, [], "UNDETERMINED", "no partition"),
@@ -221,7 +220,7 @@ HALF_TOLD = ALL_TOLD | {"acknowledged_count": 20_000, "acknowledged_range_count"
     ("values", "of", "records", "share"),
     [
         pytest.param(ALL_LANDED, "records in landed segments", 200, 0.5, id="segments"),
-        pytest.param(ALL_LANDED | {"landed_count": 30_000}, "offsets", None, 0.0025, id="a part of them landed"),
+        pytest.param(ALL_LANDED | {"landed_count": 39_999}, "offsets", None, 0.0025, id="one of them did not land"),
         pytest.param(HALF_TOLD, "acknowledged records", 20_000, 0.005, id="acknowledgements between markers"),
         pytest.param(
             HALF_TOLD | {"acknowledged_range_count": 15_000}, "offsets", None, 0.0025, id="some producers do not tell"
@@ -252,24 +251,29 @@ def test_the_share_that_died_is_of_records_where_other_feeds_tell_them(
     [
         pytest.param(
             1,
-            ALL_TOLD | {"acknowledged_count": 812},
+            {"acknowledged_count": 812, "acknowledged_pill_count": 1},
             "1 of the 812 acknowledged records around it died of it.",
             id="one",
         ),
         pytest.param(1, {"acknowledged_count": 812}, "was dead-lettered 20 times.", id="only others are acknowledged"),
         pytest.param(
             3,
-            ALL_TOLD | {"acknowledged_count": 2, "landed_count": 2},
-            "3 source records; 60 % of the offsets around them died.",
-            id="fewer are known than died",
+            {"acknowledged_count": 500, "acknowledged_pill_count": 2, "landed_count": 500, "landed_pill_count": 1},
+            "3 source records; nothing tells which share died.",
+            id="not all that died are known",
         ),
         pytest.param(
             3,
-            {"acknowledged_count": 7, "landed_count": 1000, "without_record_count": 100},
+            {"acknowledged_count": 950, "landed_count": 1000, "without_record_count": 100, "landed_pill_count": 3},
             "3 of the 900 records in landed segments around them died of it",
             id="some",
         ),
-        pytest.param(1, ALL_TOLD | {"acknowledged_count": 1}, "was dead-lettered 20 times.", id="only itself is known"),
+        pytest.param(
+            1,
+            {"acknowledged_count": 1, "acknowledged_pill_count": 1},
+            "was dead-lettered 20 times.",
+            id="only itself is known",
+        ),
         pytest.param(1, None, "was dead-lettered 20 times.", id="nothing is known"),
     ],
 )
@@ -277,7 +281,9 @@ def test_neighbours_of_poison_pills_count(sources: int, values: dict[str, int] |
     places = [{"original_partition": 0, "first_offset": 5, "last_offset": 9, "source_record_count": sources}]
     tops = [{"original_partition": 0, "original_offset": 5, "record_count": 20}]
     told = None if values is None else windows(**values)
-    one = episode(record_count=20, source_record_count=sources, partitions=places, top_records=tops, windows=told)
+    known = {name: (values or {}).get(name) for name in ("acknowledged_pill_count", "landed_pill_count")}
+    counts = {"record_count": 20, "source_record_count": sources}
+    one = episode(**counts, partitions=places, top_records=tops, windows=told, **known)
     judged = judge(one, Topic.of([one]))
     assert (judged.verdict, words in judged.sentence or judged.sentence) == ("POISON_PILL", True)
 

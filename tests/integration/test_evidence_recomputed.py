@@ -1,0 +1,593 @@
+"""Each sentence about an incident's evidence, checked against a recomputation from silver over random histories."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.commands import incidents
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
+from tests.testing.builders import run_needed, warehouse_of
+from tests.testing.failures import OWN, History
+from tests.testing.truths import SECOND, Silver, Truth, micros
+
+SUMMARY, INCIDENTS, SUSPECTS = "gold.dlq_summary", "gold.dlq_incidents", "gold.incident_suspects"
+N = r"[\d,]+"
+SHARE = r"at least \d+ %|less than 1 %|more than 99 %|\d+ %"
+RATE = r"less than 0\.1|[\d,.]+"
+TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+FEEDS = r"records in landed segments|acknowledged records"
+SOURCES = rf"unknown source records|{N} source records?(?: and at most {N} unknown ones?)?"
+KEYS = rf"(?:about )?{N} keys?"
+AMONG = rf"(?P<died>{N}) of the (?P<known>{N}) (?P<of>{FEEDS}) around (?P<them>it|them) died of it"
+AROUND = rf"(?P<share>{SHARE}) of the (?P<of>offsets that do not look like markers|offsets|{FEEDS}) around them"
+DIED = rf"(?:{AROUND} died|(?P<nothing>nothing tells which share died))"
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def says_share(text: str, share: Fraction | float | None, least: bool = False) -> None:
+    """Check that words are those of a share; ``least``: more may be true."""
+    assert share is not None, text
+    exact, rounding = Fraction(share) * 100, Fraction(1, 10**9)
+    if text == "less than 1 %":
+        assert 0 < exact < Fraction(1, 2), (text, exact)
+    elif text == "more than 99 %":
+        assert Fraction(199, 2) <= exact < 100, (text, exact)
+    elif text.lower().startswith("at least "):
+        assert least, text
+        assert number(text.split()[2]) <= exact, (text, exact)
+    else:
+        said = number(text.removesuffix(" %"))
+        assert abs(said - exact) <= Fraction(1, 2) + rounding, (text, exact)
+        assert said not in (0, 100) or said == exact, (text, exact)
+
+
+def says_rate(text: str, rate: Fraction | float) -> None:
+    if text == "less than 0.1":
+        assert 0 < rate < 0.05, (text, rate)
+        return
+    said, step = float(text.replace(",", "")), 1 if rate >= 10 else 0.1
+    assert abs(said - rate) <= step / 2 + 1e-9, (text, rate)
+    assert said or not rate
+
+
+def says_sources(text: str, truth: Truth) -> None:
+    if not truth.placed:
+        assert text == "unknown source records"
+        return
+    known, _, unknown = text.partition(" and at most ")
+    assert known == f"{len(truth.placed):,} source record{'' if len(truth.placed) == 1 else 's'}"
+    assert (number(unknown.split()[0]) if unknown else 0) == truth.unknown
+
+
+def says_keys(text: str, truth: Truth) -> None:
+    keys, said = len(truth.keys), number(re.findall(N, text)[0])
+    if text.startswith("about "):
+        assert keys >= 64, text
+        assert abs(said - keys) <= keys / 2, (text, keys)
+    else:
+        assert said == keys, (text, keys)
+
+
+def says_key_share(text: str, truth: Truth) -> None:
+    """Check a share of keys: beyond 8 keys, slices and half hours count the most frequent ones only."""
+    assert text.lower().startswith("at least ") is (len(truth.keys) > 8 and truth.key_share != 1), text
+    says_share(text, truth.key_share, least=True)
+
+
+def says_among(found: Mapping[str, str], truth: Truth) -> None:
+    _, of, offsets, known = truth.around
+    assert offsets is None
+    assert (number(found["died"]), number(found["known"]), found["of"]) == (len(truth.placed), known, of)
+    assert (found["them"] == "it") is (len(truth.placed) == 1)
+
+
+def says_died(found: Mapping[str, str], truth: Truth) -> None:
+    share, of, _, _ = truth.around
+    if found.get("nothing"):
+        assert share is None
+        return
+    says_share(found["share"], share)
+    assert found["of"] == of
+
+
+def subject(truth: Truth) -> str:
+    group, owner, topic = truth.key[:3]
+    who = f"Group {group}" if group is not None else f"An application ({owner})"
+    count = len(truth.letters)
+    records = f"{count:,} record{'' if count == 1 else 's'}"
+    return f"{who} could not process {records} of {topic or 'an unknown topic'}: "
+
+
+Check = Callable[[Truth, Mapping[str, Any], Mapping[str, str]], None]
+SENTENCES: dict[str, tuple[str, Check]] = {}
+"""Kinds of sentences: a pattern of the whole sentence, and a check of what it says of a row."""
+
+
+def sentence(pattern: str) -> Callable[[Check], Check]:
+    def known(check: Check) -> Check:
+        SENTENCES[check.__name__] = pattern, check
+        return check
+
+    return known
+
+
+def is_(verdict: str, truth: Truth, row: Mapping[str, Any]) -> None:
+    assert row["verdict"] == verdict
+
+
+@sentence(rf"one source record, (?P<place>\S+), was dead-lettered (?P<times>{N}) times?\.")
+def one_pill(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("POISON_PILL", truth, row)
+    ((partition, offset),) = truth.placed
+    assert truth.unknown == 0
+    assert found["place"] == f"{truth.topic}-{partition}@{offset}"
+    assert number(found["times"]) == len(truth.letters)
+    assert ("died" in found) or truth.around[0] is None
+
+
+@sentence(rf"one source record, (?P<place>\S+), was dead-lettered (?P<times>{N}) times?; {AMONG}\.")
+def one_pill_among_others(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    one_pill(truth, row, found)
+    says_among(found, truth)
+
+
+@sentence(rf"(?P<sources>{SOURCES}); {AMONG}\.")
+def some_pills_among_others(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("POISON_PILL", truth, row)
+    says_sources(found["sources"], truth)
+    says_among(found, truth)
+
+
+@sentence(rf"(?P<sources>{SOURCES}); nothing tells which share died\.")
+def some_pills(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("POISON_PILL", truth, row)
+    says_sources(found["sources"], truth)
+    assert truth.around[0] is None
+
+
+@sentence(rf"With more than (?P<most>{N}) source records it would be no POISON_PILL\.")
+def more_pills(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("POISON_PILL", truth, row)
+    most = number(found["most"])
+    assert truth.sources <= most
+    assert (truth.are_few(most), truth.are_few(most + 1)) == (True, False)
+
+
+@sentence(rf"(?:(?P<one>one key has)|(?P<top>{N}) of (?P<keys>{KEYS}) have) (?P<share>{SHARE}) of them\.")
+def of_few_keys(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("KEY_LOCAL", truth, row)
+    says_key_share(found["share"], truth)
+    if found["one"]:
+        assert len(truth.keys) == 1
+    else:
+        assert number(found["top"]) == min(len(truth.keys), 3) > 1
+        says_keys(found["keys"], truth)
+
+
+@sentence(r"A share of these keys below 75 % would make it (?P<verdict>[A-Z_]+)\.")
+def of_other_keys(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("KEY_LOCAL", truth, row)
+    assert found["verdict"] in verdicts(truth, row, key_share=None)
+
+
+@sentence(
+    rf"(?P<most>{SHARE}) of the source records are of partition (?P<partition>\d+), and the topic has (?P<all>\d+) or "
+    rf"more; {AROUND} died\."
+)
+def of_one_partition(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("PARTITION_LOCAL", truth, row)
+    share, partition = truth.partition_share
+    says_share(found["most"], share)
+    assert (int(found["partition"]), int(found["all"])) == (
+        partition,
+        min(truth.silver.partitions[truth.topic], 2**31 - 1),
+    )
+    says_died(found, truth)
+
+
+@sentence(r"A share of partition (?P<partition>\d+) below 90 % would make it (?P<verdict>[A-Z_]+)\.")
+def of_other_partitions(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("PARTITION_LOCAL", truth, row)
+    assert int(found["partition"]) == truth.partition_share[1]
+    assert found["verdict"] in verdicts(truth, row, partition_share=None)
+
+
+@sentence(
+    rf"(?P<share>{SHARE})(?P<of> of the source records)? (?:were produced by client (?P<client>\S+)|(?P<schema>share "
+    rf"one schema id)|share one value of header (?P<header>\S+)), and (?P<elsewhere>{SHARE}) of "
+    r"(?P<others>delivered messages|other dead letters)\."
+)
+def of_one_producer(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("PRODUCER_LOCAL", truth, row)
+    kind = "client" if found["client"] else "schema_id" if found["schema"] else "header"
+    assert (kind, found["client"] or found["header"] or row["attribute_name"]) == (
+        row["attribute_kind"],
+        row["attribute_name"],
+    )
+    one = best(truth, row)
+    share, elsewhere, others = truth.attributes[one]
+    says_share(found["share"], share, least=True)
+    assert bool(found["of"]) is all(one not in letter.attributes for letter in truth.letters)
+    says_share(found["elsewhere"], elsewhere)
+    assert found["others"] == others
+
+
+@sentence(r"It would be no evidence if more than 50 % of (?P<others>delivered messages|other dead letters) had it\.")
+def of_all_producers(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("PRODUCER_LOCAL", truth, row)
+    _, elsewhere, others = truth.attributes[best(truth, row)]
+    assert elsewhere is not None
+    assert (2 * elsewhere <= 1, found["others"]) == (True, others)
+
+
+@sentence(rf"{AROUND} died, in (?P<partitions>{N}) partitions?(?: and (?P<keys>{KEYS}))?\.")
+def of_all(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("SYSTEMIC", truth, row)
+    says_died(found, truth)
+    assert number(found["partitions"]) == len(truth.of_partitions)
+    assert bool(found["keys"]) is bool(truth.keys)
+    if found["keys"]:
+        says_keys(found["keys"], truth)
+
+
+@sentence(r"A share below 30 % would make it (?P<verdict>[A-Z_]+)\.")
+def of_fewer(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("SYSTEMIC", truth, row)
+    assert found["verdict"] in verdicts(truth, row, share=None)
+
+
+@sentence(r"a circuit breaker or the coordinator archived them, the application did not fail on each\.")
+def archived(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("FLOOD", truth, row)
+
+
+@sentence(r"Another disposition than those of a circuit breaker or the coordinator would change it\.")
+def not_archived(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("FLOOD", truth, row)
+
+
+@sentence(rf"the application rejected them; {DIED}\.")
+def rejected(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("REJECTION", truth, row)
+    says_died(found, truth)
+
+
+@sentence(rf"no partition, key or header is known to stand out; {DIED}\.")
+def undetermined(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("UNDETERMINED", truth, row)
+    says_died(found, truth)
+
+
+@sentence(
+    r"A share of at least 30 % would make it SYSTEMIC; (?P<how>90 % in one partition|another partition of the topic) "
+    r"would make it PARTITION_LOCAL\."
+)
+def of_more(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    assert row["verdict"] in ("REJECTION", "UNDETERMINED")
+    assert "SYSTEMIC" in verdicts(truth, row, share=Fraction(3, 10))
+    share, _ = truth.partition_share
+    assert (found["how"] == "another partition of the topic") is (share is not None and 10 * share >= 9)
+
+
+def best(truth: Truth, row: Mapping[str, Any]) -> Any:
+    """Return the attribute that a row names; assert that none stands out more."""
+    if row["attribute_kind"] is None:
+        assert not truth.attributes
+        return None
+
+    def rank(one: Any) -> Fraction:
+        share, elsewhere, _ = truth.attributes[one]
+        return share - (Fraction(1, 2) if elsewhere is None else elsewhere)
+
+    named = [one for one in truth.attributes if one[:2] == (row["attribute_kind"], row["attribute_name"])]
+    named += [("client", row["attribute_name"], None)] if row["attribute_kind"] == "client" else []
+    one = max(named, key=rank)
+    assert rank(one) == max(map(rank, truth.attributes))
+    return one
+
+
+def verdicts(truth: Truth, row: Mapping[str, Any], **changed: Any) -> set[str]:
+    return {truth.verdict(attribute=best(truth, row), **changed)}
+
+
+# --- the lines below it
+
+
+@sentence(
+    rf"(?P<records>{N}) records? of (?P<sources>{SOURCES})(?:, (?P<partitions>{N}) partitions?)?(?:, (?P<keys>{KEYS}))?"
+    rf"; (?P<rate>{RATE}) an hour(?:; usually (?P<usual>{RATE}) at this hour of the week)?\."
+)
+def counts(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    assert number(found["records"]) == len(truth.letters)
+    says_sources(found["sources"], truth)
+    assert (number(found["partitions"]) if found["partitions"] else 0) == len(truth.of_partitions)
+    assert bool(found["keys"]) is bool(truth.keys)
+    if found["keys"]:
+        says_keys(found["keys"], truth)
+    span = max(truth.letters[-1].at - truth.letters[0].at, 3600 * SECOND)
+    says_rate(found["rate"], Fraction(len(truth.letters) * 3600 * SECOND, span))
+    usual = usual_rate(truth)
+    assert (usual is None) is (found["usual"] is None)
+    if usual is not None:
+        says_rate(found["usual"], usual)
+
+
+def usual_rate(truth: Truth) -> Fraction | None:
+    """Return how many records an hour the owner dead-letters at the hour of the week, by up to 8 weeks before."""
+    hour, week = 3600 * SECOND, 7 * 24 * 3600 * SECOND
+    times = [(key[:2], one.at - one.at % hour) for key, of in truth.silver.letters.items() for one in of]
+    begin = truth.letters[0].at - truth.letters[0].at % hour
+    weeks = min((begin - min(at for _, at in times)) // week, 8)
+    if weeks < 1:
+        return None
+    wanted = {begin - count * week for count in range(1, weeks + 1)}
+    return Fraction(sum(owner == truth.key[:2] and at in wanted for owner, at in times), weeks)
+
+
+@sentence(rf"{AMONG}\.")
+def among(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    says_among(found, truth)
+
+
+@sentence(rf"{AROUND} were dead-lettered(?:; (?P<held>{N}) of the (?P<offsets>{N}) offsets? hold records)?\.")
+def died(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    says_died(found, truth)
+    _, _, offsets, held = truth.around
+    assert (found["held"] and number(found["held"])) == held
+    assert found["held"] is None or number(found["offsets"]) == offsets
+
+
+@sentence(rf"(?P<share>{SHARE}) of the source records are of partition (?P<partition>\d+)\.")
+def partition(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    says_share(found["share"], truth.partition_share[0])
+    assert int(found["partition"]) == truth.partition_share[1]
+
+
+@sentence(rf"(?P<share>(?i:{SHARE})) of the records have one (?:key|of (?P<top>\d) keys)\.")
+def key(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    assert int(found["top"] or 1) == min(len(truth.keys), 3)
+    says_key_share(found["share"], truth)
+
+
+@sentence(
+    rf"(?P<share>(?i:{SHARE})) (?:of the source records were produced by client (?P<client>\S+)|share one "
+    r"(?P<kind>header|schema_id|key_prefix)(?: (?P<name>\S+))?)\."
+)
+def attribute(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    kind, name = ("client", found["client"]) if found["client"] else (found["kind"], found["name"] or "")
+    assert (kind, name) == (row["attribute_kind"], row["attribute_name"])
+    says_share(found["share"], truth.attributes[best(truth, row)][0], least=True)
+
+
+@sentence(r"Severity (?P<level>critical|high|medium|low): (?P<reasons>.+)\.")
+def severity(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    assert found["level"] == row["severity"]
+    for reason in found["reasons"].split("; "):
+        read(reason, truth, row, REASONS)
+
+
+@sentence(rf"(?P<records>{N}) records? could be replayed(?:; (?P<without>{N}) records? without payload)?\.")
+def replayable(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    with_payload = sum(one.has_payload for one in truth.letters)
+    assert number(found["records"]) == with_payload
+    assert number(found["without"] or "0") == len(truth.letters) - with_payload
+
+
+def reason(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    """Check a reason of a severity."""
+    records, at = len(truth.letters), [one.at for one in truth.letters]
+    said = {name: text for name, text in found.items() if text is not None}
+    if "partition" in said:
+        assert int(said["partition"]) == truth.partition_share[1]
+    if "records" in said:
+        assert number(said["records"]) == records >= 1000
+    if "a_minute" in said:
+        says_rate(said["a_minute"], Fraction(records * 60 * SECOND, max(at[-1] - at[0], 60 * SECOND)))
+    if "lost" in said:
+        says_share(said["lost"], Fraction(sum(not one.has_payload for one in truth.letters), records))
+    if "sources" in said:
+        says_sources(said["sources"], truth)
+
+
+def verdict_of(*names: str) -> Check:
+    def check(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+        assert row["verdict"] in names
+
+    return check
+
+
+def again(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    assert len(truth.letters) >= 10 * truth.sources
+
+
+def few(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    assert truth.sources <= 12
+
+
+REASONS: dict[str, tuple[str, Check]] = {
+    "no limit": (r"nothing is known that limits it to a few records, keys or partitions", verdict_of("SYSTEMIC")),
+    "archived": (r"a circuit breaker or the coordinator archived the records", verdict_of("FLOOD")),
+    "again": (r"the same record is dead-lettered again and again", again),
+    "few": (r"few source records failed", few),
+    "partition": (r"nearly all source records are of partition (?P<partition>\d+)", reason),
+    "many": (rf"(?P<records>{N}) records were dead-lettered", reason),
+    "fast": (rf"(?P<a_minute>{N}) records a minute were dead-lettered", reason),
+    "without": (
+        rf"(?P<lost>{SHARE}) of the records have no payload, so that they can only be fetched from their source",
+        reason,
+    ),
+    "failed": (rf"(?P<sources>{SOURCES}) failed", reason),
+}
+
+
+@sentence(rf"It escalated at (?P<at>{TIME}): (?P<before>{RATE}) -> (?P<after>{RATE}) an hour\.")
+def escalated(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    at = micros(datetime.fromisoformat(found["at"].replace(" UTC", "+00:00"))) // SECOND
+    ((before, after),) = [rates for when, *rates in truth.escalations if when // SECOND == at]
+    says_rate(found["before"], before)
+    says_rate(found["after"], after)
+
+
+@sentence(
+    rf"Since (?P<first>{TIME}) \((?P<ago>.+?)\), last (?P<last>{TIME}) \((?P<last_ago>.+?)\), for (?P<lasting>.+)\."
+)
+def since(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    for name, letter in (("first", truth.letters[0]), ("last", truth.letters[-1])):
+        assert micros(datetime.fromisoformat(found[name].replace(" UTC", "+00:00"))) == letter.at // SECOND * SECOND
+    lasted = (truth.letters[-1].at - truth.letters[0].at) // SECOND
+    count, unit = found["lasting"].split()
+    length = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}[unit.removesuffix("s")]
+    assert number(count) == lasted // length
+
+
+@sentence(rf"(?P<topic>\S+):(?P<partition>\d+):(?P<offset>\d+)  (?P<least>at least )?(?P<times>{N}) times?")
+def where(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    times = truth.placed[int(found["partition"]), int(found["offset"])]
+    assert found["topic"] == truth.topic
+    assert number(found["times"]) <= times
+    assert found["least"] or number(found["times"]) == times
+
+
+@sentence(
+    rf"\d\. (?P<share>{SHARE}) (?:of the source records were produced by client (?P<client>\S+)|share one value of "
+    r"header (?P<header>\S+)|share one (?P<schema>schema id) of the (?:key|value)|share one (?P<prefix>prefix) of the "
+    rf"key), and (?:(?P<unknown>no other records tell how common it is)|(?P<elsewhere>{SHARE}) of "
+    r"(?P<others>delivered messages|other dead letters)(?: have it)?)"
+)
+def suspected_attribute(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    parts = {"client": "client", "header": "header", "schema_id": "schema", "key_prefix": "prefix"}
+    assert found[parts[row["attribute_kind"]]] is not None
+    share, elsewhere, others = truth.attributes[best(truth, row)]
+    says_share(found["share"], share, least=True)
+    assert (elsewhere is None) is (found["unknown"] is not None)
+    if elsewhere is not None:
+        says_share(found["elsewhere"], elsewhere)
+        assert found["others"] == others
+
+
+@sentence(
+    r"\d\. the first dead letter of group (?P<group>\S+) came "
+    r"(?:at about the same time|(?P<minutes>\d+) minutes before|(?P<hours>\d+) hours before)"
+)
+def suspected_group(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    assert found["group"] == truth.key[0]
+    first = min(one.at for key, of in truth.silver.letters.items() if key[:2] == truth.key[:2] for one in of)
+    before = (truth.letters[0].at - first) // SECOND
+    assert before > 0
+    assert found["minutes"] is None or int(found["minutes"]) == before // 60
+    assert found["hours"] is None or int(found["hours"]) == before // 3600
+    assert any(key[2] == truth.topic and one.at < first for key, of in truth.silver.letters.items() for one in of)
+
+
+@sentence(r"none: nothing that landed changed in the day before, and the records share nothing unusual")
+def no_suspects(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    assert not truth.attributes
+
+
+def read(text: str, truth: Truth, row: Mapping[str, Any], kinds: Mapping[str, tuple[str, Check]]) -> str:
+    """Check what a text of one of the kinds says; return the kind."""
+    for name, (pattern, check) in kinds.items():
+        if found := re.fullmatch(pattern, text):
+            SEEN.update((name, *(f"{name}.{part}" for part, said in found.groupdict().items() if said is not None)))
+            SEEN.update(word for word in WORDS if word in text)
+            check(truth, row, found.groupdict())
+            return name
+    raise AssertionError(f"no kind of sentence: {text!r}")
+
+
+SEEN: set[str] = set()
+"""The kinds that were read, their parts that were said, and words that were."""
+OF_A_STATE = r"It (?:ends after|came back|is the first)|No record came|Its last record is stamped"
+WORDS = (
+    "unknown source records",
+    "and at most",
+    "about ",
+    "at least ",
+    "At least ",
+    "less than 1 %",
+    "more than 99 %",
+    " 0 %",
+    "100 %",
+    "them died of it",
+    "it died of it",
+    "offsets that do not look like markers",
+    "records in landed segments",
+    "acknowledged records",
+    "of the offsets",
+    "hold records",
+    "have one key",
+    "one of 3 keys",
+    "share one header",
+    "share one schema_id",
+    "were produced by client",
+    "delivered messages",
+    "other dead letters",
+    "less than 0.1",
+    "an unknown topic",
+    "another partition",
+)
+"""Each must be said by some sentence."""
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.thorough)])
+def test_each_sentence_is_true(spark: SparkSession, empty_warehouse: Path, tmp_path: Path, seed: int) -> None:
+    history = History(random.Random(seed))
+    history.draw()
+    settings = warehouse_of(empty_warehouse, tmp_path, dlq={"profile": [OWN]})
+    history.land(settings)
+    done = run_needed(spark, settings, INCIDENTS, SUSPECTS, SUMMARY)
+    assert {one.status for one in done.values()} <= {"passed", "idle"}, done
+    silver = Silver(settings)
+    truths = {(*truth.key[:6], truth.letters[0].at, truth.letters[-1].at): truth for truth in silver.truths}
+    rows = jvmless.rows(Warehouse(settings), INCIDENTS, {"cluster": settings.cluster})
+    SEEN.clear()
+    assert {_of_row(row) for row in rows} == truths.keys()
+    at = max(datetime.now(UTC), *(row["last_at"] for row in rows)) + timedelta(hours=1)
+    for row in rows:
+        truth = truths[_of_row(row)]
+        text = incidents.one(Warehouse(settings), row["incident_id"], at=at.isoformat()).result.splitlines()
+        begin, end = text.index("Evidence"), text.index("Error")
+        head = subject(truth)
+        assert text[1] == f"  {row['sentence']}"
+        assert row["sentence"].startswith(head), (row["sentence"], head)
+        assert truth.verdict(attribute=best(truth, row)) == row["verdict"], (row, truth.around)
+        said = [row["sentence"].removeprefix(head), row["would_change"], text[2], *text[begin + 1 : end - 1]]
+        said += [one for one in text[4 : begin - 1] if not re.match(OF_A_STATE, one.strip())]
+        for part in ("Where", "Suspects"):
+            begin = text.index(part) + 1
+            said += text[begin : text.index("", begin)]
+        SEEN.update(word for word in WORDS if word in head)
+        for one in said:
+            read(one.strip(), truth, row, SENTENCES)
+    assert said_by(SENTENCES) | said_by(REASONS) | {*WORDS} <= SEEN
+
+
+def said_by(kinds: Mapping[str, tuple[str, Check]]) -> set[str]:
+    """Return the names of kinds and of their parts."""
+    parts = {f"{name}.{part}" for name, (pattern, _) in kinds.items() for part in re.compile(pattern).groupindex}
+    return {*kinds, *parts}
+
+
+def _of_row(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    owner = row["consumer_group"] if row["consumer_group"] is not None else row["owner"]
+    names = ("original_topic", "disposition", "exception_class", "exception_cause_class")
+    return (
+        row["consumer_group"],
+        owner,
+        *(row[name] for name in names),
+        micros(row["first_at"]),
+        micros(row["last_at"]),
+    )
