@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines import scratch
 from pipelines.jvm import class_data_archive, jars, java, jvm_log, launch
-from pipelines.jvm.properties import defaults
-from pipelines.settings import ROOT, Settings
+from pipelines.jvm.properties import defaults, for_s3
+from pipelines.settings import ROOT, Settings, s3
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,13 +88,14 @@ def spark_session(settings: Settings, short_lived: bool = False) -> Iterator[Spa
 def start(settings: Settings, short_lived: bool = False) -> SparkSession:
     """Start a session on this machine, or on the master that ``[spark]`` names.
 
-    Raises EnvironmentLacking: no Java 17 or 21, or no jars.
+    Raises EnvironmentLacking: no Java 17 or 21, or no jars. UsageError: the variables of S3 cannot be used.
     """
     java.ensure()
     # Spark gives Python timestamps without a zone, in the process's time zone: only UTC makes each of them unambiguous.
     os.environ["TZ"] = "UTC"
     time.tzset()
-    class_path = jars.class_path("spark")
+    is_on_s3 = s3.is_s3(settings.warehouse)
+    class_path = os.pathsep.join(jars.class_path(conf) for conf in ("spark", *((jars.S3,) if is_on_s3 else ())))
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
@@ -109,6 +110,7 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
         "spark.executorEnv.PYTHONPATH": os.fspath(ROOT),  # Python workers decode segments with this project's code
         "spark.sql.warehouse.dir": (own / "tables").as_uri(),
         "spark.driver.extraJavaOptions": _java_options(own, short_lived),
+        **(for_s3() if is_on_s3 else {}),
     }
     builder = SparkSession.builder
     for name, value in {**properties, **defaults(), **(SHORT_LIVED if short_lived else {}), **settings.spark}.items():

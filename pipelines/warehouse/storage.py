@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import EnvironmentLacking
+from pipelines.settings import s3
+from pipelines.warehouse import lease
 
 STATE = "_progress"
 # Schemes on which no commit can replace another: HDFS and Azure rename only to a free name, and Google Cloud Storage
@@ -15,7 +17,7 @@ STATE = "_progress"
 ATOMIC = ("hdfs", "abfs", "abfss", "adl", "wasb", "wasbs", "gs")
 # Schemes on which a file that is written shows before it is whole, and a rename can replace another file in one step.
 RENAMING = ("file", "hdfs", "viewfs", "abfs", "abfss", "adl", "wasb", "wasbs")
-# Delta's log stores that know only the writers of their own JVM. Delta uses the first of them for s3, s3a and s3n.
+# Delta's log stores that know only the writers of their own JVM.
 OF_ONE_JVM = ("S3SingleDriverLogStore", "LocalLogStore")
 
 
@@ -41,7 +43,8 @@ def directory_of(warehouse: str) -> Path | None:
 def unsafe_store(warehouse: str, properties: Mapping[str, str]) -> str | None:
     """Say why two writers could lose each other's commits, given Spark's properties; None if they cannot.
 
-    On a file system of this machine the writer's lock prevents it.
+    On a file system of this machine the writer's lock prevents it. On S3 sessions have our own log store. Elsewhere a
+    log store that the properties name counts as safe.
     """
     scheme = scheme_of(warehouse)
     if directory_of(warehouse) is not None:
@@ -49,9 +52,9 @@ def unsafe_store(warehouse: str, properties: Mapping[str, str]) -> str | None:
     store = properties.get(f"spark.delta.logStore.{scheme}.impl") or properties.get("spark.delta.logStore.class") or ""
     if store.endswith(OF_ONE_JVM):
         return f"{store.rpartition('.')[2]} knows of the writers of one process only"
-    if scheme in ("s3", "s3a", "s3n"):
-        return "no log store of Delta's that can be had makes commits of two writers safe there"
-    return None if scheme in ATOMIC else "nothing is known of it that makes commits of two writers safe"
+    if store or s3.is_s3(warehouse) or scheme in ATOMIC:
+        return None
+    return "nothing is known of it that makes commits of two writers safe"
 
 
 def read_text(warehouse: str, name: str) -> str | None:
@@ -79,9 +82,10 @@ def read_file(warehouse: str, path_within: str) -> str | None:
 def write_text(warehouse: str, name: str, text: str) -> None:
     """Replace a state file in one step: readers see the old or the new text, also after a crash.
 
-    Raises EnvironmentLacking: the disk is full or not writable.
+    Raises EnvironmentLacking: the disk is full or not writable. WriterBusy: the lease on S3 was taken over.
     """
     if not is_local(warehouse):
+        lease.checked(warehouse)
         file_system, path = _hadoop(warehouse, f"{STATE}/{name}")
         if scheme_of(warehouse) in RENAMING:
             _replace(file_system, path, text)
