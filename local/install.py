@@ -1,7 +1,7 @@
 """A fresh clone -> .venv, .jars: what `make setup` runs with Python 3.11 alone; it skips steps that are done.
 
-``--for-demo`` leaves the archive of Spark's classes to the demo, which makes it in passing. ``--s3`` also fetches what a
-warehouse on S3 needs.
+``--for-demo`` leaves the archive of Spark's classes to the demo, which makes it in passing. ``--s3`` also fetches what
+a warehouse on S3 needs.
 """
 
 from __future__ import annotations
