@@ -7,6 +7,7 @@ machines: the store's own clock says how old a lease is. docs/decisions/0075 say
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import threading
@@ -120,11 +121,9 @@ def renewing(mine: Mine) -> Steps:
 
 
 def releasing(mine: Mine) -> Steps:
-    """Give a lease back; its epoch stays.
-
-    Raises Taken: it was taken over.
-    """
-    return (yield from _written(replace(mine.state, token="", holder=None), mine.etag))
+    """Give a lease back; its epoch stays. If this does not arrive, or comes too late, the lease ends by itself."""
+    yield Put(replace(mine.state, token="", holder=None), mine.etag)
+    return mine
 
 
 def _written(state: State, over: str | None) -> Steps:
@@ -170,10 +169,8 @@ class Lease:
         """Stop to renew, and give the lease back unless it was taken over."""
         self._ends.set()
         self._thread.join()
-        try:
+        with contextlib.suppress(EnvironmentLacking):
             _done(releasing(self._mine), self._store, self.root)
-        except (Taken, EnvironmentLacking):
-            return
 
     def _renew(self) -> None:
         pause = self._mine.state.seconds / RENEWED_IN
