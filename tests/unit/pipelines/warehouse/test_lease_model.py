@@ -166,7 +166,9 @@ class Exploration:
 
 
 @pytest.mark.parametrize(
-    ("writers", "commits", "ticks", "lost"), [(2, 2, 1, 1), (2, 1, 2, 2), (3, 1, 1, 0)], ids=["two commits each", "two lost answers", "three writers"]
+    ("writers", "commits", "ticks", "lost"),
+    [(2, 2, 1, 1), (2, 1, 2, 2), (3, 1, 1, 0)],
+    ids=["two commits each", "two lost answers", "three writers"],
 )
 def test_no_order_lets_two_writers_work_under_one_lease(writers: int, commits: int, ticks: int, lost: int) -> None:
     explored = Exploration(writers, lambda token: writer(token, commits), ticks, lost)
