@@ -27,9 +27,11 @@ up: setup ## start Airflow with its web interface; Ctrl-C ends it
 screenshots: setup ## take the pictures of README from the demo's pages; needs Chromium
 	@.venv/bin/python -m local.screenshots
 
+test: SETUP := --s3
 test: setup ## run the tests, two files at a time; ARGS="-k headers" chooses some
 	@.venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
+test-all: SETUP := --s3
 test-all: setup ## run the tests that take long, too: as many crash points, orders of arrival and DAG runs again
 	@.venv/bin/python -m pytest -m "thorough or not thorough" --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 

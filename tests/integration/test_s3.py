@@ -196,7 +196,7 @@ def test_a_killed_holder_is_taken_over_when_its_lease_has_ended(place: str) -> N
 
 
 def test_two_drivers_that_append_to_a_table_lose_nothing(place: str) -> None:
-    times = 4
+    times = 3
     write_deltalake(place.replace("s3a://", "s3://"), pa.table({"n": pa.array([-1])}))
     with started(DRIVER, "0", str(times), place) as one, started(DRIVER, "100", str(times), place) as other:
         both = (one, other)
