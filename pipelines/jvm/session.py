@@ -137,7 +137,7 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
 
 
 def _add_behind(class_path: str) -> None:
-    """Add to the end of the class path of a JVM that starts: only so is the archive of classes still that of its begin."""
+    """Add to the end of the class path of the next JVM: in front of it, the archive of classes would no longer fit."""
     there = [one for one in os.environ.get(BEHIND, "").split(os.pathsep) if one]
     if class_path not in there:
         os.environ[BEHIND] = os.pathsep.join((*there, class_path))

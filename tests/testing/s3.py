@@ -12,10 +12,32 @@ from collections.abc import Iterator
 _PROGRAM = """
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
-server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=False)
+
+moto = DomainDispatcherApplication(create_backend_app)
+losing = []
+
+def answer(environ, start_response):
+    if environ["PATH_INFO"] == "/lose":
+        losing.append(environ["QUERY_STRING"])
+        start_response("200 OK", [("Content-Length", "0")])
+        return []
+    answered = moto(environ, start_response)
+    if environ["REQUEST_METHOD"] == "PUT" and any(part in environ["PATH_INFO"] for part in losing):
+        losing.clear()
+        list(answered)
+        raise ConnectionError("this answer is lost")
+    return answered
+
+server = make_server("127.0.0.1", 0, answer, threaded=False)
 print(server.server_port, flush=True)
 server.serve_forever()
 """
+
+
+def lose_an_answer(endpoint: str, part: str) -> None:
+    """Let the server do the next put whose path has a part, and lose the answer."""
+    with urllib.request.urlopen(f"{endpoint}/lose?{part}", timeout=60):
+        pass
 
 
 @contextlib.contextmanager
