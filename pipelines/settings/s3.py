@@ -44,7 +44,8 @@ def one_name(warehouse: str) -> str:
 def connection() -> Connection:
     """Return what the environment says about S3, and the profile that it names.
 
-    Raises UsageError: the endpoint is not encrypted and AWS_ALLOW_HTTP does not allow it, or there is no such profile.
+    Raises UsageError: the endpoint is not encrypted and AWS_ALLOW_HTTP does not allow it, or there is no such profile,
+    or it does not hold keys but says how to get them, which only AWS's own tools can.
     """
     endpoint = _first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     if endpoint and "://" not in endpoint:
@@ -57,9 +58,15 @@ def connection() -> Connection:
     profile = _profile()
     region = _first("AWS_REGION", "AWS_DEFAULT_REGION") or profile.get("region") or (REGION if endpoint else None)
     keys = None
-    if not _first("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE") and "aws_access_key_id" in profile:
-        secret, token = profile.get("aws_secret_access_key", ""), profile.get("aws_session_token")
-        keys = Keys(profile["aws_access_key_id"], secret, token)
+    if not _first("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"):
+        if any(name in ("role_arn", "credential_process") or name.startswith("sso_") for name in profile):
+            raise UsageError(
+                "The profile of AWS does not hold keys but says how to get them: put them into the environment, as "
+                "`aws configure export-credentials --format env` prints them."
+            )
+        if "aws_access_key_id" in profile:
+            secret, token = profile.get("aws_secret_access_key", ""), profile.get("aws_session_token")
+            keys = Keys(profile["aws_access_key_id"], secret, token)
     return Connection(endpoint, region, keys)
 
 

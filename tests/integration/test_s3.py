@@ -102,6 +102,16 @@ def place(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: 
     return f"s3a://{BUCKET}/{tmp_path.name}"
 
 
+@pytest.fixture
+def by_profile(place: str, tmp_path: Path) -> dict[str, str]:
+    """An environment whose keys are those of a profile."""
+    keys = "aws_access_key_id = afterlog\naws_secret_access_key = a-secret-key\n"
+    (tmp_path / "credentials").write_text(f"[team]\n{keys}")
+    env = {name: value for name, value in os.environ.items() if not name.endswith("ACCESS_KEY_ID")}
+    del env["AWS_SECRET_ACCESS_KEY"]
+    return {**env, "AWS_PROFILE": "team", "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials")}
+
+
 @dataclass
 class Process:
     popen: subprocess.Popen[str]
@@ -117,10 +127,11 @@ class Process:
 
 
 @contextlib.contextmanager
-def started(program: str, *arguments: str) -> Iterator[Process]:
+def started(program: str, *arguments: str, env: dict[str, str] | None = None) -> Iterator[Process]:
     popen = subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         cwd=ROOT,
+        env=env,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -181,9 +192,9 @@ def test_one_writer_works_at_a_time_and_stops_when_it_is_taken_over(place: str, 
         assert numbers(opened(f"{place}/silver/numbers")) == [1]
 
 
-def test_a_killed_holder_is_taken_over_when_its_lease_has_ended(place: str) -> None:
+def test_a_killed_holder_is_taken_over_when_its_lease_has_ended(place: str, by_profile: dict[str, str]) -> None:
     s3.lose_an_answer(os.environ["AWS_ENDPOINT_URL"], lease.LEASE)
-    with started(HOLDER, place) as killed:
+    with started(HOLDER, place, env=by_profile) as killed:
         assert killed.said() == "ready"
         time.sleep(SECONDS + 2)  # it renews its lease
         assert f"process {killed.popen.pid} " in (lock.holder(place) or "")
@@ -197,10 +208,11 @@ def test_a_killed_holder_is_taken_over_when_its_lease_has_ended(place: str) -> N
     assert lock.holder(place) is None
 
 
-def test_two_drivers_that_append_to_a_table_lose_nothing(place: str) -> None:
+def test_two_drivers_that_append_to_a_table_lose_nothing(place: str, by_profile: dict[str, str]) -> None:
     times = 3
     write_deltalake(place.replace("s3a://", "s3://"), pa.table({"n": pa.array([-1])}))
-    with started(DRIVER, "0", str(times), place) as one, started(DRIVER, "100", str(times), place) as other:
+    other_driver = started(DRIVER, "100", str(times), place, env=by_profile)
+    with started(DRIVER, "0", str(times), place) as one, other_driver as other:
         both = (one, other)
         assert [driver.said() for driver in both] == ["ready", "ready"]
         for driver in both:

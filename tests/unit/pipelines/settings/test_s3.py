@@ -29,6 +29,8 @@ region = eu-west-1
 [profile team]
 region = eu-central-1
 
+[profile empty]
+
 [profile role]
 role_arn = arn:aws:iam::1:role/writer
 """
@@ -70,7 +72,7 @@ def test_other_warehouses_keep_their_names(warehouse: str) -> None:
         ({"AWS_REGION": "us-east-2", "AWS_DEFAULT_REGION": "us-west-2"}, "us-east-2", "of-default"),
         ({"AWS_ACCESS_KEY_ID": "of-the-environment"}, "eu-west-1", None),
         ({"AWS_WEB_IDENTITY_TOKEN_FILE": "/run/token"}, "eu-west-1", None),
-        ({"AWS_PROFILE": "role"}, None, None),
+        ({"AWS_PROFILE": "empty"}, None, None),
     ],
 )
 def test_region_and_keys(
@@ -113,8 +115,9 @@ def test_a_session_has_the_endpoint_its_paths_and_our_log_store(files: Path, mon
         ({"AWS_ENDPOINT_URL": "http://minio:9000"}, "set AWS_ALLOW_HTTP=true"),
         ({"AWS_ENDPOINT_URL": "minio:9000"}, "has to begin with https:// or http://"),
         ({"AWS_PROFILE": "absent"}, "AWS_PROFILE names a profile that"),
+        ({"AWS_PROFILE": "role"}, "does not hold keys but says how to get them"),
     ],
-    ids=["not encrypted", "no address", "no profile"],
+    ids=["not encrypted", "no address", "no profile", "a profile of a role"],
 )
 def test_variables_that_cannot_be_used(
     files: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], sentence: str
