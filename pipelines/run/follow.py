@@ -219,7 +219,7 @@ class Follower:
                         raise runner.Stopped from None
                     if self.clock() >= until:
                         raise
-                    self.stop.wait(0.2)
+                    self.stop.wait(lock.pause(self.settings.warehouse))
             yield
 
     def _run(self, kept: ExitStack) -> None:

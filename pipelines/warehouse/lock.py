@@ -25,7 +25,6 @@ from pipelines.warehouse.storage import directory_of, scheme_of, unsafe_store
 from pipelines.warehouse.tables import Warehouse
 
 NAME = ".lock"
-_POLLED, _POLLED_ON_S3 = 0.2, 1.0  # seconds
 
 
 @contextlib.contextmanager
@@ -38,9 +37,9 @@ def writer(settings: Settings, purpose: str) -> Iterator[None]:
     Raises WriterBusy: another process holds the lock, or took the lease over. EnvironmentLacking: the warehouse cannot
     be created or written. UsageError: two writers could lose each other's commits.
     """
-    refuse_unsafe(settings)
     directory = directory_of(settings.warehouse)
     if directory is None:
+        refuse_unsafe(settings)
         with _leased(settings, purpose) if s3.is_s3(settings.warehouse) else contextlib.nullcontext():
             yield
         return
@@ -54,7 +53,7 @@ def writer(settings: Settings, purpose: str) -> Iterator[None]:
             f"fix its permissions or name another with --warehouse."
         ) from None
     try:
-        _acquire(lambda: _locked(descriptor, path), os.fspath(path.parent), settings.lock.wait_seconds, _POLLED)
+        _acquire(lambda: _locked(descriptor, path), os.fspath(path.parent), settings)
         _outlive(path, settings.lock.wait_seconds)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(_facts(purpose)).encode(), 0)
@@ -86,7 +85,7 @@ def _leased(settings: Settings, purpose: str) -> Iterator[None]:
             return described(busy.state.holder if busy.state else None)
         return None
 
-    _acquire(attempt, settings.warehouse, settings.lock.wait_seconds, _POLLED_ON_S3)
+    _acquire(attempt, settings.warehouse, settings)
     try:
         yield
     except WriterBusy:
@@ -98,6 +97,11 @@ def _leased(settings: Settings, purpose: str) -> Iterator[None]:
         raise
     finally:
         lease.give_back(taken[0])
+
+
+def pause(warehouse: str) -> float:
+    """Return how many seconds pass between two attempts to get the lock; on S3 an attempt is three requests."""
+    return 1.0 if s3.is_s3(warehouse) else 0.2
 
 
 def name_jvm(warehouse: Warehouse) -> None:
@@ -148,11 +152,12 @@ def holder(warehouse: str) -> str | None:
         os.close(descriptor)
 
 
-def _acquire(attempt: Callable[[], str | None], place: str, wait_seconds: float, every: float) -> None:
+def _acquire(attempt: Callable[[], str | None], place: str, settings: Settings) -> None:
     """Attempt until nobody holds the lock any more; an attempt describes who does.
 
     Raises WriterBusy: somebody held it until the wait ended.
     """
+    wait_seconds = settings.lock.wait_seconds
     deadline = time.monotonic() + wait_seconds
     announced = False
     while holder := attempt():
@@ -162,7 +167,7 @@ def _acquire(attempt: Callable[[], str | None], place: str, wait_seconds: float,
         if not announced:
             print(f"Waiting up to {wait_seconds:.0f} s for another writer: {holder}.", file=sys.stderr)
             announced = True
-        time.sleep(min(every, left))
+        time.sleep(min(pause(settings.warehouse), left))
 
 
 def _locked(descriptor: int, path: Path) -> str | None:
