@@ -18,10 +18,11 @@ import org.apache.hadoop.fs.Path;
  * Delta's log store for S3: a commit is created only if its version is free, by If-None-Match.
  *
  * <p>Under a writer's lease (afterlog.warehouse, afterlog.fence) the lease is read before each commit: a commit of a
- * writer whose lease was taken over is refused. Janino compiles this file, which knows no generics in overridden methods.
+ * writer whose lease was taken over is refused. Janino compiles this file: it knows no generics in overridden methods.
  */
 public final class S3LogStore extends HadoopFileSystemLogStore {
     private static final String CONDITION = "fs.option.create.conditional.overwrite";
+    private static final int LOOKS = 3;
 
     public S3LogStore(Configuration configuration) {
         super(configuration);
@@ -87,9 +88,22 @@ public final class S3LogStore extends HadoopFileSystemLogStore {
         if (warehouse == null || fence == null || !path.toString().startsWith(warehouse + "/")) {
             return;
         }
-        String lease = new String(read(files, new Path(warehouse + "/_afterlog/lease")), StandardCharsets.UTF_8);
+        String lease = new String(look(files, new Path(warehouse + "/_afterlog/lease")), StandardCharsets.UTF_8);
         if (!lease.contains(fence)) {
             throw new IOException("The lease of " + warehouse + " was taken over.");
+        }
+    }
+
+    /** Read the lease; S3A refuses to read on if it was renewed while it was opened. */
+    private static byte[] look(FileSystem files, Path lease) throws IOException {
+        for (int left = LOOKS - 1; ; left--) {
+            try {
+                return read(files, lease);
+            } catch (IOException error) {
+                if (left == 0) {
+                    throw error;
+                }
+            }
         }
     }
 }

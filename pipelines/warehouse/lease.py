@@ -201,6 +201,7 @@ def take(root: str, holder: Facts, seconds: float) -> Lease:
             raise _without_conditions(root) from None
         raise
     if _answer(Put(mine.state, None), store, root) is not None:  # a lease is there: to create one must be refused
+        _done(releasing(mine), store, root)
         raise _without_conditions(root)
     _held[root] = found = Lease(root, store, mine)
     return found
@@ -239,13 +240,13 @@ def described(holder: Facts | None) -> str:
 
 def _without_conditions(root: str) -> EnvironmentLacking:
     return EnvironmentLacking(
-        f"The store of {root} does not keep writers apart, as it takes no conditional puts (If-None-Match): "
-        "name a warehouse on another store."
+        f"The store of {root} does not keep writers apart, as it does not answer conditional puts (If-None-Match) as "
+        "S3 does: name a warehouse on another store."
     )
 
 
 def _lost(root: str, state: State | None) -> WriterBusy:
-    by = f"{described(state.holder)}" if state and state.holder else "another writer"
+    by = described(state.holder) if state and state.holder else "another writer"
     return WriterBusy(
         f"The lease of {root} was not renewed in time, and {by} took it over: "
         "nothing more is written; run again when it is done."

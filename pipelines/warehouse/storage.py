@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,24 @@ def read_file(warehouse: str, path_within: str) -> str | None:
         return bytes(stream.readAllBytes()).decode("utf-8")
     finally:
         stream.close()
+
+
+def names_in(place: str, path_within: str) -> Iterator[str]:
+    """Yield the names in a directory below a URI; none if it does not exist."""
+    file_system, path = _hadoop(place, path_within)
+    if not file_system.exists(path):
+        return
+    found = file_system.listStatusIterator(path)
+    while found.hasNext():
+        yield found.next().getPath().getName()
+
+
+def remove_empty(place: str, *directories: str) -> None:
+    """Remove directories below a URI that are there and hold nothing."""
+    for path_within in directories:
+        file_system, path = _hadoop(place, path_within)
+        if file_system.exists(path) and not file_system.listStatusIterator(path).hasNext():
+            file_system.delete(path, False)
 
 
 def write_text(warehouse: str, name: str, text: str) -> None:

@@ -45,6 +45,7 @@ COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf sets which files compa
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 CHECK_OF_REPLACED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
+_VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint)")
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,8 @@ class Warehouse:
         """Tell whether a table has a Delta log."""
         if self.is_local:
             return self.local_version(table) is not None
-        from delta.tables import DeltaTable
-
-        return DeltaTable.isDeltaTable(self.spark, self.location(table))
+        names = storage.names_in(self.location(table), "_delta_log")  # a crash can leave a log without commits
+        return any(_VERSION.match(name) for name in names)
 
     def absent(self, table: str) -> UsageError:
         """Return the error for a table that does not exist; its message says what to do."""
@@ -115,6 +115,8 @@ class Warehouse:
         for name, value in PROPERTIES.items():
             builder = builder.property(name, value)
         with self._committing():
+            # Delta creates no table where a crash left a log without commits.
+            storage.remove_empty(self.location(contract.table), "_delta_log/_staged_commits", "_delta_log")
             builder.comment(contract.description).execute()
         return True
 
@@ -151,7 +153,7 @@ class Warehouse:
     def local_version(self, table: str) -> int | None:
         """Return the latest version of a table, from the file names of its log; None if there is none."""
         _, names = self._local_log(table)
-        versions = [int(match[1]) for name in names if (match := re.match(r"(\d{20})\.(?:json|checkpoint)", name))]
+        versions = [int(match[1]) for name in names if (match := _VERSION.match(name))]
         return max(versions, default=None)
 
     def local_table(self, table: str, version: int | None = None) -> LocalTable:

@@ -173,6 +173,7 @@ def test_one_writer_works_at_a_time_and_stops_when_it_is_taken_over(place: str, 
         assert f"process {first.popen.pid} on " in refused.stderr
         assert "(the first one), since " in refused.stderr
         s3.lose_an_answer(os.environ["AWS_ENDPOINT_URL"], "/silver/numbers/_delta_log/")
+        s3.change_after_a_look(os.environ["AWS_ENDPOINT_URL"], lease.LEASE)  # as a renewal does
         first.tell("1")
         assert first.said() == "inserted"
         commits = opened(f"{place}/silver/numbers").history()

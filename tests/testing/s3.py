@@ -12,20 +12,29 @@ from collections.abc import Iterator
 _PROGRAM = """
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
+from werkzeug.test import Client
 
 moto = DomainDispatcherApplication(create_backend_app)
-losing = []
+mischief = {"/lose": [], "/change": []}
+
+def due(what, path):
+    found = any(part in path for part in mischief[what])
+    if found:
+        mischief[what].clear()
+    return found
 
 def answer(environ, start_response):
-    if environ["PATH_INFO"] == "/lose":
-        losing.append(environ["QUERY_STRING"])
+    path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
+    if path in mischief:
+        mischief[path].append(environ["QUERY_STRING"])
         start_response("200 OK", [("Content-Length", "0")])
         return []
-    answered = moto(environ, start_response)
-    if environ["REQUEST_METHOD"] == "PUT" and any(part in environ["PATH_INFO"] for part in losing):
-        losing.clear()
-        list(answered)
+    answered = list(moto(environ, start_response))
+    if method == "PUT" and due("/lose", path):
         raise ConnectionError("this answer is lost")
+    if method == "HEAD" and due("/change", path):
+        at = {"path": path, "base_url": f"http://127.0.0.1:{server.server_port}"}
+        Client(moto).put(**at, data=Client(moto).get(**at).data + b" ")
     return answered
 
 server = make_server("127.0.0.1", 0, answer, threaded=False)
@@ -37,6 +46,12 @@ server.serve_forever()
 def lose_an_answer(endpoint: str, part: str) -> None:
     """Let the server do the next put whose path has a part, and lose the answer."""
     with urllib.request.urlopen(f"{endpoint}/lose?{part}", timeout=60):
+        pass
+
+
+def change_after_a_look(endpoint: str, part: str) -> None:
+    """Let the server add a space to the next object whose path has a part, when its size has been asked for."""
+    with urllib.request.urlopen(f"{endpoint}/change?{part}", timeout=60):
         pass
 
 

@@ -125,3 +125,4 @@ def test_a_store_that_takes_no_conditions_is_refused(monkeypatch: pytest.MonkeyP
     with pytest.raises(EnvironmentLacking, match="does not keep writers apart"):
         lease.take(ROOT, FIRST, 60.0)
     assert lease.checked(ROOT) is None
+    assert lock.holder(ROOT) is None
