@@ -33,7 +33,8 @@ def answer(environ, start_response):
     if method == "PUT" and due("/lose", path):
         raise ConnectionError("this answer is lost")
     if method == "HEAD" and due("/change", path):
-        at = {"path": path, "base_url": f"http://127.0.0.1:{server.server_port}"}
+        signed = {"Authorization": environ["HTTP_AUTHORIZATION"]}
+        at = {"path": path, "base_url": f"http://127.0.0.1:{server.server_port}", "headers": signed}
         Client(moto).put(**at, data=Client(moto).get(**at).data + b" ")
     return answered
 
