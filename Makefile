@@ -1,18 +1,21 @@
 # Set-up and the daily commands. Needs make and Python 3.11; set-up also a network.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up screenshots test test-all lint bench bench-peers torture-replay equal-tables clean
+.PHONY: help setup setup-s3 demo up screenshots test test-all lint bench bench-peers torture-replay equal-tables clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := $(shell for python in python3.11 python3 python; do \
   "$$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && { command -v "$$python"; break; }; done)
 
 help: ## show this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1	\2/p' Makefile
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/make \1	\2/p' Makefile
 
 setup: ## install the Python packages into .venv and the JVM jars into .jars; done steps are skipped
 	@test -n "$(PYTHON)" || { echo "Afterlog runs on Python 3.11; install it, so that python3.11 is on the PATH, then run make again." >&2; exit 3; }
 	@"$(PYTHON)" -m local.install $(SETUP)
+
+setup-s3: SETUP := --s3
+setup-s3: setup ## the same, and fetch what a warehouse on S3 needs
 
 demo: SETUP := --for-demo
 demo: setup ## run all DAGs with Airflow over bundled captures and a live broker, twice; then replay
@@ -24,9 +27,11 @@ up: setup ## start Airflow with its web interface; Ctrl-C ends it
 screenshots: setup ## take the pictures of README from the demo's pages; needs Chromium
 	@.venv/bin/python -m local.screenshots
 
+test: SETUP := --s3
 test: setup ## run the tests, two files at a time; ARGS="-k headers" chooses some
 	@.venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
+test-all: SETUP := --s3
 test-all: setup ## run the tests that take long, too: as many crash points, orders of arrival and DAG runs again
 	@.venv/bin/python -m pytest -m "thorough or not thorough" --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 

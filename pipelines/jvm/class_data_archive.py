@@ -33,7 +33,7 @@ def place() -> Path:
         found.version,
         pyspark.__version__,
         os.fspath(spark),
-        jars.sizes(),
+        jars.sizes(configurations=("spark",)),
         changed,
     ]
     return java.WRAPPERS / f"spark-{hashlib.sha256(json.dumps(used).encode()).hexdigest()[:12]}.jsa"

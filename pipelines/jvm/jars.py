@@ -1,4 +1,7 @@
-"""conf/ivy.xml -> .jars/spark, .jars/broker: fetch the JVM jars once, so that a session start resolves nothing."""
+"""conf/ivy.xml -> .jars/spark, .jars/broker: fetch the JVM jars once, so that a session start resolves nothing.
+
+Those for a warehouse on S3, .jars/s3, come only when somebody asks for them; from then on they are kept up to date.
+"""
 
 from __future__ import annotations
 
@@ -14,39 +17,42 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from pipelines.errors import AfterlogError, EnvironmentLacking
-from pipelines.jvm import java, launch
+from pipelines.jvm import java, launch, log_store
 
 ROOT = Path(__file__).resolve().parents[2]
 IVY_FILE = ROOT / "conf" / "ivy.xml"
 JARS = ROOT / ".jars"
 
-_CONFIGURATIONS = ("spark", "broker")
+S3 = "s3"
+_ALWAYS = ("spark", "broker")
 _STAMP = "stamp.json"
 _CONNECT_MS, _READ_MS = 15_000, 60_000
 _TRUST_STORE_PASSWORD = "changeit"  # Java's own default: the store holds public certificates
 
 
 def class_path(conf: str, directory: Path = JARS) -> str:
-    """Return the class path of a configuration, ``spark`` or ``broker``.
+    """Return the class path of a configuration, ``spark``, ``broker`` or ``s3``.
 
     Raises EnvironmentLacking: jars are missing, damaged, or of another conf/ivy.xml.
     """
     if reason := fault(directory):
         raise EnvironmentLacking(f"{reason}; run `make setup`.")
+    if conf == S3 and (reason := fault_of_s3(directory)):
+        raise EnvironmentLacking(f"{reason}; run `make setup-s3`.")
     return os.fspath(directory / conf / "*")
 
 
 def fault(directory: Path = JARS, ivy_file: Path = IVY_FILE) -> str | None:
     """Say why the jars cannot be used, or None; compares names and sizes, and takes a millisecond."""
-    try:
-        stamp = json.loads((directory / _STAMP).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    stamp = _stamped(directory)
+    if not stamp:
         return f"The JVM jars are not in {directory}"
     if stamp["ivy"] != _digest(ivy_file):
         return f"The JVM jars in {directory} are not those of {ivy_file.name}, which has changed"
@@ -56,47 +62,82 @@ def fault(directory: Path = JARS, ivy_file: Path = IVY_FILE) -> str | None:
     return None
 
 
-def sizes(directory: Path = JARS) -> dict[str, int]:
-    """Return the size of each jar by its path, ``spark/...`` or ``broker/...``."""
+def fault_of_s3(directory: Path = JARS) -> str | None:
+    """Say why a session cannot use S3, or None, if ``fault`` finds nothing: these jars come only when asked for."""
+    if _stamped(directory).get("log_store") == _digest(log_store.SOURCE):
+        return None
+    return f"A warehouse on S3 needs jars that are not in {directory / S3}"
+
+
+def sizes(directory: Path = JARS, configurations: Sequence[str] = (*_ALWAYS, S3)) -> dict[str, int]:
+    """Return the size of each jar by its path, ``spark/...``, ``broker/...`` or ``s3/...``."""
     return {
         f"{conf}/{entry.name}": entry.stat().st_size
-        for conf in _CONFIGURATIONS
+        for conf in configurations
         if (directory / conf).is_dir()
         for entry in os.scandir(directory / conf)
     }
 
 
-def fetch(directory: Path = JARS, ivy_file: Path = IVY_FILE) -> bool:
-    """Fetch every jar of ``ivy_file`` and return True, or return False if all of them exist already.
+def wanted(directory: Path = JARS, ivy_file: Path = IVY_FILE, with_s3: bool = False) -> tuple[str, ...]:
+    """Return the configurations whose jars have to be fetched: those that are missing, or all if there is a fault.
+
+    Those of S3 count if the caller wants them, or if they were fetched before.
+    """
+    with_s3 = with_s3 or (directory / S3).is_dir()
+    if fault(directory, ivy_file):
+        return (*_ALWAYS, S3) if with_s3 else _ALWAYS
+    return (S3,) if with_s3 and fault_of_s3(directory) else ()
+
+
+def fetch(directory: Path = JARS, ivy_file: Path = IVY_FILE, with_s3: bool = False) -> bool:
+    """Fetch the jars of ``ivy_file`` that are ``wanted`` and return True, or return False if all of them exist already.
 
     The new jars replace the old ones only when all have arrived. AFTERLOG_CACHE moves the download cache,
     AFTERLOG_MAVEN names another Maven repository.
 
     Raises EnvironmentLacking: no network, no such jar, no space.
     """
-    if not fault(directory, ivy_file):
+    if not wanted(directory, ivy_file, with_s3):
         return False
     cache = Path(os.environ.get("AFTERLOG_CACHE") or ROOT / ".cache").expanduser().absolute() / "ivy"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         cache.mkdir(parents=True, exist_ok=True)
         with _one_at_a_time(directory), tempfile.TemporaryDirectory(prefix=".arriving-", dir=directory) as arriving:
-            if not fault(directory, ivy_file):
+            confs = wanted(directory, ivy_file, with_s3)
+            if not confs:
                 return False
-            _retrieve(ivy_file, Path(arriving), cache)
-            files = sizes(Path(arriving))
+            new, stamped = Path(arriving), _stamped(directory)
+            _retrieve(ivy_file, new, cache, confs)
+            stamp = {"ivy": _digest(ivy_file)}
+            if S3 in confs:
+                spark = new / "spark" if "spark" in confs else directory / "spark"
+                log_store.make(new / S3, sorted(spark.glob("delta-storage-*.jar")))
+                stamp["log_store"] = _digest(log_store.SOURCE)
+            kept = {} if "spark" in confs else stamped["files"]
+            files = {name: size for name, size in kept.items() if name.partition("/")[0] not in confs}
             (directory / _STAMP).unlink(missing_ok=True)
-            for conf in _CONFIGURATIONS:
+            for conf in confs:
                 shutil.rmtree(directory / conf, ignore_errors=True)
-                (Path(arriving) / conf).rename(directory / conf)
-            stamp = Path(arriving) / _STAMP
-            stamp.write_text(json.dumps({"ivy": _digest(ivy_file), "files": files}, indent=1), encoding="utf-8")
-            stamp.rename(directory / _STAMP)
+                (new / conf).rename(directory / conf)
+            files |= sizes(directory, confs)
+            (new / _STAMP).write_text(json.dumps({**stamp, "files": files}, indent=1), encoding="utf-8")
+            (new / _STAMP).rename(directory / _STAMP)
     except OSError as error:
         raise EnvironmentLacking(
             f"The JVM jars cannot be written to {directory}: {error.strerror}; fix that, then run `make setup` again."
         ) from None
     return True
+
+
+def _stamped(directory: Path) -> dict[str, Any]:
+    """Return what the last fetch noted; nothing if there is no note."""
+    try:
+        noted = json.loads((directory / _STAMP).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return noted if isinstance(noted, dict) else {}
 
 
 def _digest(file: Path) -> str:
@@ -110,7 +151,7 @@ def _one_at_a_time(directory: Path) -> Iterator[None]:
         yield
 
 
-def _retrieve(ivy_file: Path, target: Path, cache: Path) -> None:
+def _retrieve(ivy_file: Path, target: Path, cache: Path, configurations: Sequence[str]) -> None:
     """Run Ivy for each configuration at the same time, as most of its time is waiting for answers of the repository.
 
     Raises EnvironmentLacking with the reason from Ivy's report.
@@ -148,9 +189,9 @@ def _retrieve(ivy_file: Path, target: Path, cache: Path) -> None:
             errors="replace",
         )
 
-    with ThreadPoolExecutor(len(_CONFIGURATIONS)) as pool:
-        ended = list(pool.map(ivy, _CONFIGURATIONS))
-    for conf, one in zip(_CONFIGURATIONS, ended, strict=True):
+    with ThreadPoolExecutor(len(configurations)) as pool:
+        ended = list(pool.map(ivy, configurations))
+    for conf, one in zip(configurations, ended, strict=True):
         if one.returncode or not (target / conf).is_dir():
             raise EnvironmentLacking(_reason(one.stdout))
 
@@ -196,12 +237,14 @@ def _host(url: str) -> str:
     return re.sub(r"^\w+://(?:[^/@]*@)?([^/]*).*$", r"\1", url)
 
 
-def main() -> int:
-    """Fetch the jars for ``make setup``; return the exit code."""
-    if fault():
-        print("Fetching the JVM jars (70 MB, once) ...", file=sys.stderr)
+def main(arguments: Sequence[str] = ()) -> int:
+    """Fetch the jars for ``make setup``, or with ``--s3`` for ``make setup-s3``; return the exit code."""
+    with_s3 = "--s3" in arguments
+    if confs := wanted(with_s3=with_s3):
+        size = "13 MB" if confs == (S3,) else "70 MB"
+        print(f"Fetching the JVM jars ({size}, once) ...", file=sys.stderr)
     try:
-        fetch()
+        fetch(with_s3=with_s3)
         java.ensure()
     except AfterlogError as error:
         print(error, file=sys.stderr)
@@ -210,4 +253,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))

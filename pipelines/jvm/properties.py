@@ -1,20 +1,11 @@
-"""Spark's properties: where they are set, and which of them endanger a warehouse."""
+"""Spark's properties: the project's own, and those of a session for a warehouse on S3."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
-import shlex
-from collections.abc import Iterator
-from itertools import pairwise
-from pathlib import Path
-from xml.etree import ElementTree
+from pipelines.jvm import log_store
+from pipelines.settings import ROOT, s3
 
-from pipelines.settings import ROOT, Settings
-
-_FLAGS = re.compile(r"fs\.s3a\.(?:bucket\..+\.)?performance\.flags")
-_CREATE = re.compile(r"fs\.s3a\.(?:bucket\..+\.)?create\.performance")
+_S3A = "spark.hadoop.fs.s3a"
 
 
 def defaults() -> dict[str, str]:
@@ -24,47 +15,17 @@ def defaults() -> dict[str, str]:
     return {name: value.strip() for name, value in pairs}
 
 
-def unchecked_creation(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield source and name of each property that lets S3A create objects without checking whether they exist.
+def for_s3() -> dict[str, str]:
+    """Return the properties of a session for a warehouse on S3.
 
-    Spark's launcher reads PYSPARK_SUBMIT_ARGS and the ``spark-defaults.conf`` in SPARK_CONF_DIR; Hadoop reads
-    ``core-site.xml``.
+    Keys are not among them: the SDK's own chain takes them from the environment, a profile, or the role of the machine.
+
+    Raises UsageError: the variables of S3 cannot be used.
     """
-    for source, name, value in configured(settings):
-        short = name.removeprefix("spark.hadoop.")
-        flags = {flag.strip().lower() for flag in value.split(",")}
-        of_flags = _FLAGS.fullmatch(short) and flags & {"create", "*"}
-        if of_flags or (_CREATE.fullmatch(short) and flags == {"true"}):
-            yield source, name
-
-
-def configured(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    """Yield the source, name and value of every property that a session takes, wherever it is set."""
-    for name, value in defaults().items():
-        yield "conf/spark-defaults.conf", name, value
-    for name, value in settings.spark.items():
-        yield "[spark] of the settings", name, value
-    for variable, of_home in (("SPARK_CONF_DIR", ""), ("SPARK_HOME", "conf")):
-        if os.environ.get(variable):
-            path = Path(os.environ[variable]) / of_home / "spark-defaults.conf"
-            with contextlib.suppress(OSError, UnicodeDecodeError):
-                for name, value in _read_properties(path.read_text(encoding="utf-8")).items():
-                    yield str(path), name, value
-    with contextlib.suppress(ValueError):
-        words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
-        for option, text in pairwise(words):
-            name, equals, value = text.partition("=")
-            if option in ("--conf", "-c") and equals:
-                yield "PYSPARK_SUBMIT_ARGS", name, value
-    if os.environ.get("HADOOP_CONF_DIR"):
-        path = Path(os.environ["HADOOP_CONF_DIR"]) / "core-site.xml"
-        with contextlib.suppress(OSError, ElementTree.ParseError):
-            for entry in ElementTree.parse(path).iter("property"):
-                yield str(path), (entry.findtext("name") or "").strip(), entry.findtext("value") or ""
-
-
-def _read_properties(text: str) -> dict[str, str]:
-    """Parse lines of a name, a separator (space, ``=`` or ``:``) and a value, as Spark reads them."""
-    lines = (line.strip() for line in text.splitlines())
-    pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
-    return {name: value for name, *rest in pairs for value in rest}
+    found = s3.connection()
+    return {
+        "spark.delta.logStore.s3a.impl": log_store.CLASS,
+        f"{_S3A}.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
+        **({f"{_S3A}.endpoint.region": found.region} if found.region else {}),
+        **({f"{_S3A}.endpoint": found.endpoint, f"{_S3A}.path.style.access": "true"} if found.endpoint else {}),
+    }

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines import scratch
 from pipelines.jvm import class_data_archive, jars, java, jvm_log, launch
-from pipelines.jvm.properties import defaults
-from pipelines.settings import ROOT, Settings
+from pipelines.jvm.properties import defaults, for_s3
+from pipelines.settings import ROOT, Settings, s3
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,6 +71,8 @@ LONG_LIVED = {
 
 log = logging.getLogger("afterlog")
 
+BEHIND = "SPARK_DIST_CLASSPATH"  # what Spark's launcher puts behind all other jars
+
 # Names that PySpark looks up in the JVM with each call. To look up a name takes a scan of all jars.
 LOOKED_UP = ("functions", "org.apache.spark.sql.functions", "PythonSQLUtils", "PythonUtils", "org", "java", "scala")
 
@@ -88,13 +90,16 @@ def spark_session(settings: Settings, short_lived: bool = False) -> Iterator[Spa
 def start(settings: Settings, short_lived: bool = False) -> SparkSession:
     """Start a session on this machine, or on the master that ``[spark]`` names.
 
-    Raises EnvironmentLacking: no Java 17 or 21, or no jars.
+    Raises EnvironmentLacking: no Java 17 or 21, or no jars. UsageError: the variables of S3 cannot be used.
     """
     java.ensure()
     # Spark gives Python timestamps without a zone, in the process's time zone: only UTC makes each of them unambiguous.
     os.environ["TZ"] = "UTC"
     time.tzset()
-    class_path = jars.class_path("spark")
+    class_path, for_executors = jars.class_path("spark"), [jars.class_path("spark")]
+    if is_on_s3 := s3.is_s3(settings.warehouse):
+        for_executors.append(jars.class_path(jars.S3))
+        _add_behind(jars.class_path(jars.S3))
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
@@ -105,10 +110,11 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
         "spark.master": "local[*]",
         "spark.app.name": "afterlog",
         "spark.driver.extraClassPath": class_path,
-        "spark.executor.extraClassPath": class_path,
+        "spark.executor.extraClassPath": os.pathsep.join(for_executors),
         "spark.executorEnv.PYTHONPATH": os.fspath(ROOT),  # Python workers decode segments with this project's code
         "spark.sql.warehouse.dir": (own / "tables").as_uri(),
         "spark.driver.extraJavaOptions": _java_options(own, short_lived),
+        **(for_s3() if is_on_s3 else {}),
     }
     builder = SparkSession.builder
     for name, value in {**properties, **defaults(), **(SHORT_LIVED if short_lived else {}), **settings.spark}.items():
@@ -128,6 +134,13 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
         # is configured later, which would enable a disabled logger again.
         PySparkLogger.getLogger(name).addFilter(_nothing)
     return spark
+
+
+def _add_behind(class_path: str) -> None:
+    """Add to the end of the class path of the next JVM: in front of it, the archive of classes would no longer fit."""
+    there = [one for one in os.environ.get(BEHIND, "").split(os.pathsep) if one]
+    if class_path not in there:
+        os.environ[BEHIND] = os.pathsep.join((*there, class_path))
 
 
 def with_options_of_user(own: str, users: str) -> str:

@@ -19,7 +19,7 @@ from pipelines.jvm import session, small
 from pipelines.kafka.errors import NoTopics, Refused
 from pipelines.run import freshness, runner
 from pipelines.run.stop import Stop
-from pipelines.settings import ROOT, Lock, Settings
+from pipelines.settings import ROOT, Settings
 from pipelines.stage import Split, Stage
 from pipelines.steps import held
 from pipelines.steps.watch import NOBODY, Watch
@@ -207,7 +207,7 @@ class Follower:
 
         Raises Stopped: a stop was asked for. Raises WriterBusy: another process held the lock until the wait ended.
         """
-        at_once = self.settings.model_copy(update={"lock": Lock(wait_seconds=0)})
+        at_once = self.settings.model_copy(update={"lock": self.settings.lock.model_copy(update={"wait_seconds": 0.0})})
         until = self.clock() + self.settings.lock.wait_seconds
         with ExitStack() as held:
             while True:
@@ -219,7 +219,7 @@ class Follower:
                         raise runner.Stopped from None
                     if self.clock() >= until:
                         raise
-                    self.stop.wait(0.2)
+                    self.stop.wait(lock.pause(self.settings.warehouse))
             yield
 
     def _run(self, kept: ExitStack) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, field_validator
 
 from pipelines.errors import UsageError
+from pipelines.settings import s3
 from pipelines.settings.alerts import Alerts
 from pipelines.settings.feeds import (
     LANDING_DIRECTORIES,
@@ -60,15 +61,13 @@ AIRFLOW_HOME = ROOT / ".airflow"  # of the project's own Airflow, which `make up
 class Settings(Section):
     """All settings. Relative paths are below the project's directory; URIs (``s3a://``) stay as they are.
 
-    ``single_writer`` promises that only one process at a time writes to a warehouse whose store cannot keep writers
-    apart. ``kafka_connection``, unless empty, names the Airflow connection from which DAGs take the cluster instead of
+    ``kafka_connection``, unless empty, names the Airflow connection from which DAGs take the cluster instead of
     ``kafka``.
     """
 
     cluster: Annotated[str, Field(min_length=1)] = "default"
     warehouse: Annotated[str, Field(min_length=1)] = "warehouse"
     landing: Annotated[str, Field(min_length=1)] = "landing"
-    single_writer: bool = False
     kafka_connection: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,200}$")] | None = None
     tolerance: Share | None = None
     gates: dict[str, Gate] = Field(default_factory=dict)
@@ -89,6 +88,11 @@ class Settings(Section):
     privacy: tuple[Mask, ...] = ()
     privacy_key: PrivacyKey = PrivacyKey()
     spark: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("warehouse")
+    @classmethod
+    def _name_once(cls, warehouse: str) -> str:
+        return s3.one_name(warehouse)
 
     @field_validator("landing")
     @classmethod

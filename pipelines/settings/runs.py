@@ -38,9 +38,13 @@ class Silence(Section):
 
 
 class Lock(Section):
-    """How long a command that writes waits for another writer on the same warehouse."""
+    """How long a command that writes waits for another writer on the same warehouse.
+
+    On S3 a writer that stopped to renew its lease for ``lease_seconds`` can be taken over.
+    """
 
     wait_seconds: Annotated[float, Field(ge=0.0)] = 60.0
+    lease_seconds: Annotated[float, Field(ge=2.0, le=3_600.0)] = 30.0
 
 
 class Replay(Section):

@@ -1,4 +1,4 @@
-"""One writer at a time: a lock on a local file system; elsewhere a log store that arbitrates, or a refusal."""
+"""One writer at a time: a lock on a local file system, a lease on S3; elsewhere a log store that arbitrates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,9 @@ import psutil
 
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.jvm import properties
-from pipelines.settings import Settings
+from pipelines.settings import Settings, s3
+from pipelines.warehouse import lease
+from pipelines.warehouse.lease import described
 from pipelines.warehouse.storage import directory_of, scheme_of, unsafe_store
 from pipelines.warehouse.tables import Warehouse
 
@@ -29,16 +31,17 @@ NAME = ".lock"
 def writer(settings: Settings, purpose: str) -> Iterator[None]:
     """Hold the warehouse's lock, waiting up to ``lock.wait_seconds`` for it; the kernel frees it if the process dies.
 
-    A local warehouse needs the lock because Delta's local log store is safe within one JVM only. Elsewhere nothing is
-    locked: the log store arbitrates between writers. If it cannot, the settings must promise a single writer.
+    A local warehouse needs the lock because Delta's local log store is safe within one JVM only. On S3 it is a lease,
+    which ends if the process stops to renew it. Elsewhere nothing is locked: the log store arbitrates between writers.
 
-    Raises WriterBusy: another process holds the lock. EnvironmentLacking: the warehouse cannot be created or written.
-    UsageError: two writers could lose each other's commits, and the settings do not promise a single writer.
+    Raises WriterBusy: another process holds the lock, or took the lease over. EnvironmentLacking: the warehouse cannot
+    be created or written. UsageError: two writers could lose each other's commits.
     """
     directory = directory_of(settings.warehouse)
     if directory is None:
         refuse_unsafe(settings)
-        yield
+        with _leased(settings, purpose) if s3.is_s3(settings.warehouse) else contextlib.nullcontext():
+            yield
         return
     path = directory / NAME
     try:
@@ -50,11 +53,10 @@ def writer(settings: Settings, purpose: str) -> Iterator[None]:
             f"fix its permissions or name another with --warehouse."
         ) from None
     try:
-        _acquire(descriptor, path, settings.lock.wait_seconds)
+        _acquire(lambda: _locked(descriptor, path), os.fspath(path.parent), settings)
         _outlive(path, settings.lock.wait_seconds)
-        holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": purpose, "since": _now()}
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+        os.pwrite(descriptor, json.dumps(_facts(purpose)).encode(), 0)
         yield
         os.ftruncate(descriptor, 0)
     finally:
@@ -62,13 +64,44 @@ def writer(settings: Settings, purpose: str) -> Iterator[None]:
 
 
 def refuse_unsafe(settings: Settings) -> None:
-    """Raise UsageError if writers could lose each other's commits and the settings do not promise a single writer."""
-    why = unsafe_store(settings.warehouse, {**properties.defaults(), **settings.spark})
-    if why and not settings.single_writer:
+    """Raise UsageError if writers could lose each other's commits."""
+    if why := unsafe_store(settings.warehouse, {**properties.defaults(), **settings.spark}):
+        scheme = scheme_of(settings.warehouse)
         raise UsageError(
-            f"Nothing is written to {scheme_of(settings.warehouse)}://, as two writers could lose each other's commits "
-            f"({why}): name another warehouse, or set single_writer = true if no two processes ever write to this one."
+            f"Nothing is written to {scheme}://, as two writers could lose each other's commits ({why}): name another "
+            f"warehouse, or, under [spark], a log store that keeps them apart as spark.delta.logStore.{scheme}.impl."
         )
+
+
+@contextlib.contextmanager
+def _leased(settings: Settings, purpose: str) -> Iterator[None]:
+    """Hold the lease; an error after it was taken over is due to that, and says so."""
+    taken: list[lease.Lease] = []
+
+    def attempt() -> str | None:
+        try:
+            taken.append(lease.take(settings.warehouse, _facts(purpose), settings.lock.lease_seconds))
+        except lease.Taken as busy:
+            return described(busy.state.holder if busy.state else None)
+        return None
+
+    _acquire(attempt, settings.warehouse, settings)
+    try:
+        yield
+    except WriterBusy:
+        raise
+    except Exception as error:
+        with contextlib.suppress(EnvironmentLacking):
+            if lost := taken[0].taken_over():
+                raise lost from error
+        raise
+    finally:
+        lease.give_back(taken[0])
+
+
+def pause(warehouse: str) -> float:
+    """Return how many seconds pass between two attempts to get the lock; on S3 an attempt is three requests."""
+    return 1.0 if s3.is_s3(warehouse) else 0.2
 
 
 def name_jvm(warehouse: Warehouse) -> None:
@@ -89,7 +122,19 @@ def name_jvm(warehouse: Warehouse) -> None:
 
 
 def holder(warehouse: str) -> str | None:
-    """Describe the process that holds the lock of a warehouse on this machine; None if no process does."""
+    """Describe the process that holds the lock of a warehouse on this machine, or its lease; None if no process does.
+
+    Raises EnvironmentLacking: the store of the lease cannot be used.
+    """
+    if s3.is_s3(warehouse):
+        seen = lease.seen(warehouse)
+        if seen is None or seen.state.holder is None:
+            return None
+        renewed = datetime.fromtimestamp(seen.at, UTC)
+        return (
+            f"{described(seen.state.holder)}; its lease was renewed at {renewed:%Y-%m-%d %H:%M:%S} UTC "
+            f"and ends {seen.state.seconds:.0f} s after the last renewal"
+        )
     directory = directory_of(warehouse)
     if directory is None:
         return None
@@ -102,28 +147,36 @@ def holder(warehouse: str) -> str | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return None
     except BlockingIOError:
-        return _described(path)
+        return described(_said(path))
     finally:
         os.close(descriptor)
 
 
-def _acquire(descriptor: int, path: Path, wait_seconds: float) -> None:
+def _acquire(attempt: Callable[[], str | None], place: str, settings: Settings) -> None:
+    """Attempt until nobody holds the lock any more; an attempt describes who does.
+
+    Raises WriterBusy: somebody held it until the wait ended.
+    """
+    wait_seconds = settings.lock.wait_seconds
     deadline = time.monotonic() + wait_seconds
     announced = False
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise WriterBusy(
-                    f"Another writer is at work on {path.parent}: {_described(path)}; try again when it is done."
-                ) from None
-            if not announced:
-                print(f"Waiting up to {wait_seconds:.0f} s for another writer: {_described(path)}.", file=sys.stderr)
-                announced = True
-            time.sleep(min(0.2, left))
+    while holder := attempt():
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise WriterBusy(f"Another writer is at work on {place}: {holder}; try again when it is done.")
+        if not announced:
+            print(f"Waiting up to {wait_seconds:.0f} s for another writer: {holder}.", file=sys.stderr)
+            announced = True
+        time.sleep(min(pause(settings.warehouse), left))
+
+
+def _locked(descriptor: int, path: Path) -> str | None:
+    """Lock a file, or describe who holds it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return described(_said(path))
+    return None
 
 
 def _outlive(path: Path, wait_seconds: float) -> None:
@@ -145,12 +198,18 @@ def _outlive(path: Path, wait_seconds: float) -> None:
                 ) from None
 
 
-def _described(path: Path) -> str:
+def _said(path: Path) -> lease.Facts | None:
+    """Return what the holder of a lock wrote into its file; None if it has not yet."""
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        return f"process {facts['pid']} on {facts['host']} ({facts['command']}), since {facts['since']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return "a process that has not said its name yet"
+        said: lease.Facts = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return said
+
+
+def _facts(purpose: str) -> lease.Facts:
+    """Return what a lock says about this process."""
+    return {"pid": os.getpid(), "host": socket.gethostname(), "command": purpose, "since": _now()}
 
 
 def _now() -> str:

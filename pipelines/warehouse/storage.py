@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pipelines.errors import EnvironmentLacking
+from pipelines.settings import s3
+from pipelines.warehouse import lease
 
 STATE = "_progress"
 # Schemes on which no commit can replace another: HDFS and Azure rename only to a free name, and Google Cloud Storage
@@ -15,7 +17,7 @@ STATE = "_progress"
 ATOMIC = ("hdfs", "abfs", "abfss", "adl", "wasb", "wasbs", "gs")
 # Schemes on which a file that is written shows before it is whole, and a rename can replace another file in one step.
 RENAMING = ("file", "hdfs", "viewfs", "abfs", "abfss", "adl", "wasb", "wasbs")
-# Delta's log stores that know only the writers of their own JVM. Delta uses the first of them for s3, s3a and s3n.
+# Delta's log stores that know only the writers of their own JVM.
 OF_ONE_JVM = ("S3SingleDriverLogStore", "LocalLogStore")
 
 
@@ -41,7 +43,8 @@ def directory_of(warehouse: str) -> Path | None:
 def unsafe_store(warehouse: str, properties: Mapping[str, str]) -> str | None:
     """Say why two writers could lose each other's commits, given Spark's properties; None if they cannot.
 
-    On a file system of this machine the writer's lock prevents it.
+    On a file system of this machine the writer's lock prevents it. On S3 sessions have our own log store. Elsewhere a
+    log store that the properties name counts as safe.
     """
     scheme = scheme_of(warehouse)
     if directory_of(warehouse) is not None:
@@ -49,9 +52,9 @@ def unsafe_store(warehouse: str, properties: Mapping[str, str]) -> str | None:
     store = properties.get(f"spark.delta.logStore.{scheme}.impl") or properties.get("spark.delta.logStore.class") or ""
     if store.endswith(OF_ONE_JVM):
         return f"{store.rpartition('.')[2]} knows of the writers of one process only"
-    if scheme in ("s3", "s3a", "s3n"):
-        return "no log store of Delta's that can be had makes commits of two writers safe there"
-    return None if scheme in ATOMIC else "nothing is known of it that makes commits of two writers safe"
+    if store or s3.is_s3(warehouse) or scheme in ATOMIC:
+        return None
+    return "nothing is known of it that makes commits of two writers safe"
 
 
 def read_text(warehouse: str, name: str) -> str | None:
@@ -76,12 +79,31 @@ def read_file(warehouse: str, path_within: str) -> str | None:
         stream.close()
 
 
+def names_in(place: str, path_within: str) -> Iterator[str]:
+    """Yield the names in a directory below a URI; none if it does not exist."""
+    file_system, path = _hadoop(place, path_within)
+    if not file_system.exists(path):
+        return
+    found = file_system.listStatusIterator(path)
+    while found.hasNext():
+        yield found.next().getPath().getName()
+
+
+def remove_empty(place: str, *directories: str) -> None:
+    """Remove directories below a URI that are there and hold nothing."""
+    for path_within in directories:
+        file_system, path = _hadoop(place, path_within)
+        if file_system.exists(path) and not file_system.listStatusIterator(path).hasNext():
+            file_system.delete(path, False)
+
+
 def write_text(warehouse: str, name: str, text: str) -> None:
     """Replace a state file in one step: readers see the old or the new text, also after a crash.
 
-    Raises EnvironmentLacking: the disk is full or not writable.
+    Raises EnvironmentLacking: the disk is full or not writable. WriterBusy: the lease on S3 was taken over.
     """
     if not is_local(warehouse):
+        lease.checked(warehouse)
         file_system, path = _hadoop(warehouse, f"{STATE}/{name}")
         if scheme_of(warehouse) in RENAMING:
             _replace(file_system, path, text)

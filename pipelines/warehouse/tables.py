@@ -7,7 +7,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +18,7 @@ from expectations.contract import later_columns
 from expectations.provenance import ADDED_BY_THE_RUN
 from pipelines.errors import UsageError, opening, unreadable_log
 from pipelines.settings import Settings
-from pipelines.warehouse import delta_log, few_rows, opened_tables, ranges, storage
+from pipelines.warehouse import delta_log, few_rows, lease, opened_tables, ranges, storage
 from pipelines.warehouse.groups import Groups, runs
 from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.ranges import Range
@@ -45,6 +45,7 @@ COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf sets which files compa
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 CHECK_OF_REPLACED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
+_VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint)")
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,8 @@ class Warehouse:
         """Tell whether a table has a Delta log."""
         if self.is_local:
             return self.local_version(table) is not None
-        from delta.tables import DeltaTable
-
-        return DeltaTable.isDeltaTable(self.spark, self.location(table))
+        names = storage.names_in(self.location(table), "_delta_log")  # a crash can leave a log without commits
+        return any(_VERSION.match(name) for name in names)
 
     def absent(self, table: str) -> UsageError:
         """Return the error for a table that does not exist; its message says what to do."""
@@ -114,7 +114,10 @@ class Warehouse:
             builder = builder.addColumn(column.name, column.type, comment=column.comment)
         for name, value in PROPERTIES.items():
             builder = builder.property(name, value)
-        builder.comment(contract.description).execute()
+        with self._committing():
+            # Delta creates no table where a crash left a log without commits.
+            storage.remove_empty(self.location(contract.table), "_delta_log/_staged_commits", "_delta_log")
+            builder.comment(contract.description).execute()
         return True
 
     def ensure_all(self, contracts: Iterable[Contract]) -> None:
@@ -150,7 +153,7 @@ class Warehouse:
     def local_version(self, table: str) -> int | None:
         """Return the latest version of a table, from the file names of its log; None if there is none."""
         _, names = self._local_log(table)
-        versions = [int(match[1]) for name in names if (match := re.match(r"(\d{20})\.(?:json|checkpoint)", name))]
+        versions = [int(match[1]) for name in names if (match := _VERSION.match(name))]
         return max(versions, default=None)
 
     def local_table(self, table: str, version: int | None = None) -> LocalTable:
@@ -396,13 +399,8 @@ class Warehouse:
             .merge(rows.withColumnsRenamed(named), condition)
             .whenNotMatchedInsert(values={f"`{name}`": F.col(new) for name, new in named.items()})
         )
-        if mark:
-            self.spark.conf.set(USER_METADATA, mark)
-        try:
+        with self._committing(mark):
             merged = merge.execute()
-        finally:
-            if mark:
-                self.spark.conf.unset(USER_METADATA)
         self._compact_at_times(contract.table, before)
         return int(merged.collect()[0]["num_inserted_rows"])
 
@@ -412,7 +410,8 @@ class Warehouse:
         there = {field.name: field.dataType.simpleString() for field in stored}
         if any(there.get(field.name) != field.dataType.simpleString() for field in rows.schema):
             writer = _commented(rows.limit(0), contract).write.format("delta").mode("append")
-            writer.option("mergeSchema", "true").save(self.location(contract.table))
+            with self._committing():
+                writer.option("mergeSchema", "true").save(self.location(contract.table))
 
     def append_objects(self, contract: Contract, objects: Sequence[dict[str, Any]]) -> None:
         """Append a few rows given as JSON-ready objects, timestamps as ISO-8601 text."""
@@ -423,7 +422,8 @@ class Warehouse:
         rows = _commented(self.rows_of_objects(contract, objects), contract)
         before = self.state(contract.table)[1]
         writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")  # a column may be new
-        writer.save(self.location(contract.table))
+        with self._committing():
+            writer.save(self.location(contract.table))
         self._compact_at_times(contract.table, before)
 
     def replace_matching(
@@ -439,25 +439,27 @@ class Warehouse:
 
         replaced = DeltaTable.forPath(self.spark, self.location(table))
         names = [name for name in replaced.toDF().columns if name in rows.columns and name not in ADDED_BY_THE_RUN]
-        merged = (
+        merge = (
             replaced.alias("old")
             .merge(rows.alias("new"), _same(keys, under))
             .whenMatchedUpdate(set={f"`{name}`": F.col(f"new.`{name}`") for name in names})
-            .execute()
         )
+        with self._committing():
+            merged = merge.execute()
         return int(merged.collect()[0]["num_updated_rows"])
 
     def remove_matching(self, table: str, rows: DataFrame, keys: Sequence[str]) -> int:
         """Remove the table's rows that have the same keys (null-safe) as given rows; return how many were removed."""
         from delta.tables import DeltaTable
 
-        merged = (
+        merge = (
             DeltaTable.forPath(self.spark, self.location(table))
             .alias("old")
             .merge(rows.alias("new"), _same(keys))
             .whenMatchedDelete()
-            .execute()
         )
+        with self._committing():
+            merged = merge.execute()
         return int(merged.collect()[0]["num_deleted_rows"])
 
     def remove_where(self, table: str, condition: SparkColumn) -> None:
@@ -465,7 +467,8 @@ class Warehouse:
         from delta.tables import DeltaTable
 
         before = self.state(table)[1]
-        DeltaTable.forPath(self.spark, self.location(table)).delete(condition)
+        with self._committing():
+            DeltaTable.forPath(self.spark, self.location(table)).delete(condition)
         self._compact_at_times(table, before)
 
     def replace_groups(
@@ -592,7 +595,8 @@ class Warehouse:
         """
         mark = f"afterlog-{secrets.token_hex(8)} {more}".rstrip()
         before = self.state(table)[1]
-        writer.option("userMetadata", mark).save(self.location(table))
+        with self._committing(mark) as said:
+            writer.option("userMetadata", said).save(self.location(table))
         after = self._compact_at_times(table, before)
         if self.is_local:
             log = Path(self.location(table)) / "_delta_log"
@@ -606,7 +610,7 @@ class Warehouse:
             infos = [row.asDict(recursive=True) for row in history.select("userMetadata", "operationMetrics").collect()]
         else:
             infos = []
-        own = [info["operationMetrics"] for info in infos if info.get("userMetadata") == mark]
+        own = [info["operationMetrics"] for info in infos if info.get("userMetadata") == said]
         if not own:
             return 0
         # numOutputRows includes the rows that Delta copies from files that it rewrites.
@@ -623,11 +627,32 @@ class Warehouse:
             from delta.exceptions import DeltaConcurrentModificationException
             from delta.tables import DeltaTable
 
-            with contextlib.suppress(
-                DeltaConcurrentModificationException
-            ):  # another writer has committed; a later commit triggers the next compaction
+            # If another writer has committed, a later commit triggers the next compaction.
+            with self._committing(), contextlib.suppress(DeltaConcurrentModificationException):
                 DeltaTable.forPath(self.spark, self.location(table)).optimize().executeCompaction()
         return after
+
+    @contextlib.contextmanager
+    def _committing(self, mark: str = "") -> Iterator[str]:
+        """Let the commits of the block say a mark and the number of the lease; yield this text.
+
+        On S3 the log store reads the lease again before each commit, and refuses one of a lease that was taken over.
+
+        Raises WriterBusy: the lease was taken over already.
+        """
+        held = lease.checked(self.root)
+        number = f"afterlog-lease-{held.epoch}" if held else ""
+        said = f"{mark} {number}".strip()
+        if held:
+            self.spark.conf.set("afterlog.warehouse", self.root)
+            self.spark.conf.set("afterlog.fence", held.fence())
+        if said:
+            self.spark.conf.set(USER_METADATA, said)
+        try:
+            yield said
+        finally:
+            if mark:
+                self.spark.conf.unset(USER_METADATA)
 
     def register(self, tables: Iterable[str]) -> None:
         """Register tables in Spark SQL under their names, in a catalog that ends with the session.

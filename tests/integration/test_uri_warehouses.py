@@ -53,6 +53,17 @@ def test_a_batch_in_which_no_line_names_an_offset_is_held(
     assert {table for table in lacking if of_place.local_version(table) is None} == set()
 
 
+def test_a_log_that_a_crash_left_without_commits_is_no_table(spark: SparkSession, tmp_path: Path) -> None:
+    contract = Contract("silver.letters", "Letters.", (Column("n", "bigint", "A number."),), grain=("n",))
+    warehouse = Warehouse(Settings(warehouse=tmp_path.as_uri()), spark)
+    assert not warehouse.exists("silver.letters")
+    (tmp_path / "silver" / "letters" / "_delta_log" / "_staged_commits").mkdir(parents=True)
+    assert warehouse.ensure(contract)
+    assert warehouse.exists("silver.letters")
+    assert warehouse.state("silver.letters")[1] == 0
+    assert not warehouse.ensure(contract)
+
+
 def fill(settings: Settings) -> None:
     """Store a message in the ledger, its acknowledgement, and dead letters."""
     source = {"topic": "orders", "partition": 0, "offset": 7}

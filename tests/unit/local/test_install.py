@@ -70,7 +70,7 @@ def test_too_little_space_is_said_before_anything_is_written(monkeypatch: pytest
 
 def test_complete_setup_starts_nothing(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
     set_up(project)
-    monkeypatch.setattr(jars, "fault", lambda *_: None)
+    monkeypatch.setattr(jars, "wanted", lambda *_: ())
     monkeypatch.setattr(install.subprocess, "run", lambda *_, **__: pytest.fail("a process was started"))
     install.install(project)
 
@@ -89,7 +89,7 @@ def test_all_modules_are_compiled_even_where_python_must_not_write_bytecode(
 
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setattr(install, "_install_packages", installed)
-    monkeypatch.setattr(jars, "fault", lambda *_: None)
+    monkeypatch.setattr(jars, "wanted", lambda *_: ())
     monkeypatch.setattr(install, "DUE", install.ROOT / "due")
     install.install(project, for_demo=True)
     compiled = {path.name.partition(".")[0] for path in project.rglob("*.pyc")}
@@ -106,14 +106,29 @@ def test_the_archive_of_classes_is_left_to_the_demo_and_made_by_the_next_setup_i
         "run",
         lambda command, **_: started.append(command[-1]) or install.subprocess.CompletedProcess(command, 0),
     )
-    monkeypatch.setattr(jars, "fault", lambda *_: "The JVM jars are not there")
+    monkeypatch.setattr(jars, "wanted", lambda *_: ("spark", "broker"))
     install.install(project, for_demo=True)
     assert started == ["pipelines.jvm.jars"]
-    monkeypatch.setattr(jars, "fault", lambda *_: None)
+    monkeypatch.setattr(jars, "wanted", lambda *_: ())
     install.install(project, for_demo=True)
     assert started == ["pipelines.jvm.jars"]
     install.install(project)
     assert started == ["pipelines.jvm.jars", "local.class_data_archive"]
+
+
+def test_the_jars_of_s3_are_fetched_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
+    set_up(project)
+    started: list[list[str]] = []
+    monkeypatch.setattr(
+        install.subprocess,
+        "run",
+        lambda command, **_: started.append(command[1:]) or install.subprocess.CompletedProcess(command, 0),
+    )
+    monkeypatch.setattr(install, "DUE", install.ROOT / "due")
+    monkeypatch.setattr(jars, "wanted", lambda directory, ivy_file, with_s3: ("s3",) if with_s3 else ())
+    install.install(project)
+    install.install(project, with_s3=True)
+    assert started == [["-m", "pipelines.jvm.jars", "--s3"]]
 
 
 @pytest.mark.parametrize("change", ["pyproject.toml", "uv.lock", "python", "moved"])

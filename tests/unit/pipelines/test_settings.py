@@ -211,7 +211,7 @@ def test_topics_of_a_feed() -> None:
                 ({"replay": {"batch": "many"}}, "write it as a whole number"),
                 ({"report": {"keep_runs": 1.5}}, "write it as a whole number"),
                 ({"cluster": 5}, "write it as text in quotes"),
-                ({"single_writer": "maybe"}, "write true or false"),
+                ({"replay": {"by_rules": "maybe"}}, "write true or false"),
                 ({"spark": 5}, "write it as a section of names and values"),
                 ({"schema": [{"topic": "orders"}]}, "it must be there"),
                 ({"tolerance": 5}, "it must be less than or equal to 1"),

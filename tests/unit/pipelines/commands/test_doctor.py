@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 from deltalake import DeltaTable
@@ -20,10 +20,10 @@ from pyspark.sql import SparkSession
 
 from pipelines.catalog import stages
 from pipelines.commands import doctor
-from pipelines.commands.doctor import Check, _log_store, diagnose, exit_code
+from pipelines.commands.doctor import Check, diagnose, exit_code
 from pipelines.jvm import jars, java
 from pipelines.settings import LANDING_DIRECTORIES, Settings, load
-from pipelines.warehouse import lock, quality
+from pipelines.warehouse import lease, lock, quality
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, line, run
 
@@ -264,13 +264,9 @@ def test_state_file_that_is_damaged_is_a_finding(after_runs: Settings, text: str
 @pytest.mark.parametrize(
     ("warehouse", "properties", "states"),
     [
-        ("s3a://b/w", {}, ["error", "warning"]),
-        ("s3a://b/w", {"spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.4.2"}, ["error"]),
-        (
-            "S3://b/w",
-            {"spark.delta.logStore.s3.impl": "io.delta.storage.S3DynamoDBLogStore", "spark.jars": "hadoop-aws.jar"},
-            ["error"],
-        ),
+        ("s3a://b/w", {}, ["ok"]),
+        ("S3://b/w", {}, ["ok"]),
+        ("s3a://b/w", {"spark.delta.logStore.s3a.impl": "io.delta.storage.S3SingleDriverLogStore"}, ["error"]),
         ("abfss://b@c/w", {"spark.jars": "hadoop-azure.jar"}, ["ok"]),
         (
             "abfss://b@c/w",
@@ -283,77 +279,49 @@ def test_state_file_that_is_damaged_is_a_finding(after_runs: Settings, text: str
         ("gs://b/w", {}, ["ok", "warning"]),
         ("hdfs://name/w", {}, ["ok"]),
         ("swift://b/w", {}, ["error"]),
+        ("swift://b/w", {"spark.delta.logStore.swift.impl": "org.example.CommitsOnce"}, ["ok"]),
     ],
     ids=[
         "s3a",
-        "s3a with its connector",
         "s3",
+        "s3 by a store of one process",
         "azure",
         "azure by S3's store",
         "gs without connector",
         "hdfs",
         "swift",
+        "swift with a store that its user names",
     ],
 )
-def test_log_store_of_an_object_store(warehouse: str, properties: dict[str, str], states: list[str]) -> None:
+def test_log_store_of_an_object_store(
+    warehouse: str, properties: dict[str, str], states: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "seen", lambda root: None)
+    monkeypatch.setattr(jars, "fault_of_s3", lambda: None)
     checks = diagnose(load(warehouse=warehouse, spark=properties))
     assert [check.state for check in checks if check.name == "log store"] == states
     assert [check.state for check in checks if check.name == "tables"] == ["warning"]
 
 
-def test_promise_of_a_single_writer_is_to_be_minded() -> None:
-    settings = load(
-        warehouse="s3a://b/w", single_writer=True, spark={"spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.4.2"}
+def test_missing_jars_of_s3_name_their_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(lease, "seen", lambda root: None)
+    fault = jars.fault_of_s3
+    monkeypatch.setattr(jars, "fault_of_s3", lambda: fault(tmp_path))
+    checks = diagnose(load(warehouse="s3://b/w"))
+    finding = f"A warehouse on S3 needs jars that are not in {tmp_path / 's3'}."
+    assert Check("log store", "error", finding, "Run `make setup-s3`.", lacks=True) in checks
+    assert exit_code(checks) == 3
+
+
+def test_holder_of_a_lease_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "fault_of_s3", lambda: None)
+    holder = {"pid": 7, "host": "here", "command": "afterlog run", "since": "2026-11-29T10:00:00+00:00"}
+    seen = lease.Seen(lease.State(3, "token", 30.0, holder), "etag", 0.0)
+    monkeypatch.setattr(lease, "seen", lambda root: seen)
+    assert found(load(warehouse="s3://b/w"), "writer's lock").finding == (
+        "Held by process 7 on here (afterlog run), since 2026-11-29T10:00:00+00:00; its lease was renewed at "
+        "1970-01-01 00:00:00 UTC and ends 30 s after the last renewal."
     )
-    check = found(settings, "log store")
-    assert (check.state, "promise a single one" in check.finding) == ("warning", True)
-
-
-def _of_settings(value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    return {"spark.hadoop.fs.s3a.performance.flags": value}
-
-
-def _of_one_bucket(value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    return {"spark.hadoop.fs.s3a.bucket.b.performance.flags": value}
-
-
-def _of_a_file_of_spark(value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    (tmp_path / "spark-defaults.conf").write_text(f"# all\nspark.hadoop.fs.s3a.performance.flags = {value}\n")
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    return {}
-
-
-def _of_the_submit_arguments(value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    argument = f"--conf 'spark.hadoop.fs.s3a.performance.flags={value}' pyspark-shell"
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", argument)
-    return {}
-
-
-def _of_hadoop(value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    entry = f"<property><name>fs.s3a.performance.flags</name><value>{value}</value></property>"
-    (tmp_path / "core-site.xml").write_text(f"<configuration>{entry}</configuration>")
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    return {}
-
-
-@pytest.mark.parametrize(
-    "said", [_of_settings, _of_one_bucket, _of_a_file_of_spark, _of_the_submit_arguments, _of_hadoop]
-)
-@pytest.mark.parametrize(
-    ("value", "is_flagged"),
-    [("create", True), ("*", True), ("delete, Create", True), ("delete,mkdir", False), ("", False)],
-)
-def test_flag_that_drops_s3as_look_for_what_is_there(
-    said: Any, value: str, is_flagged: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
-    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
-    settings = load(warehouse="s3a://b/w", single_writer=True, spark=said(value, monkeypatch, tmp_path))
-    flagged = [check for check in _log_store(Warehouse(settings)) if "without looking" in check.finding]
-    assert [check.state for check in flagged] == ["warning"] * is_flagged
-    refused = settings.model_copy(update={"single_writer": False})
-    flagged = [check for check in _log_store(Warehouse(refused)) if "without looking" in check.finding]
-    assert [check.state for check in flagged] == ["error"] * is_flagged
 
 
 class Api(http.server.BaseHTTPRequestHandler):

@@ -22,7 +22,7 @@ def test_the_place_is_one_whoever_chose_the_java(monkeypatch: pytest.MonkeyPatch
 
 def test_other_jars_have_another_place(monkeypatch: pytest.MonkeyPatch) -> None:
     before = class_data_archive.place()
-    monkeypatch.setattr(jars, "sizes", lambda: {"spark/other.jar": 1})
+    monkeypatch.setattr(jars, "sizes", lambda configurations: {f"{conf}/other.jar": 1 for conf in configurations})
     assert class_data_archive.place() != before
 
 

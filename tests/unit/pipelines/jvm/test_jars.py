@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import socket
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from pipelines.errors import EnvironmentLacking
 from pipelines.jvm import jars
 
 DELTA = '<dependency org="org.example" name="delta" rev="1.0" conf="spark->default"/>'
+AWS = '<dependency org="org.example" name="aws" rev="3.0" conf="s3->default"/>'
 KAFKA = '<dependency org="org.example" name="kafka" rev="2.0" conf="broker->default"/>'
 
 
@@ -18,7 +20,7 @@ def ivy_file(tmp_path: Path, *dependencies: str) -> Path:
     file = tmp_path / "ivy.xml"
     file.write_text(
         '<ivy-module version="2.0"><info organisation="afterlog" module="jars"/>'
-        '<configurations><conf name="spark"/><conf name="broker"/></configurations>'
+        '<configurations><conf name="spark"/><conf name="broker"/><conf name="s3"/></configurations>'
         f"<dependencies>{''.join(dependencies)}</dependencies></ivy-module>"
     )
     return file
@@ -40,6 +42,7 @@ def directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     repository = tmp_path / "a repository"
     publish(repository, "delta", "1.0", b"delta 1.0")
     publish(repository, "kafka", "2.0", b"kafka 2.0")
+    publish(repository, "aws", "3.0", b"aws 3.0")
     monkeypatch.setenv("AFTERLOG_MAVEN", repository.as_uri() + "/")
     monkeypatch.setenv("AFTERLOG_CACHE", os.fspath(tmp_path / "a cache"))
     return tmp_path / "the project" / ".jars"
@@ -86,6 +89,59 @@ def test_changed_ivy_file_is_fetched_anew(directory: Path, tmp_path: Path) -> No
     assert "has changed" in (jars.fault(directory, ivy) or "")
     jars.fetch(directory, ivy)
     assert jars.sizes(directory) == {"spark/delta-1.1.jar": 10, "broker/kafka-2.0.jar": 9}
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The source of a log store, which a double compiles; it needs Delta's jar."""
+    source = tmp_path / "S3LogStore.java"
+    source.write_text("class S3LogStore {}")
+
+    def make(directory: Path, delta: Sequence[Path]) -> None:
+        (directory / "log-store.jar").write_text(source.read_text() + "".join(jar.name for jar in delta))
+
+    monkeypatch.setattr(jars.log_store, "SOURCE", source)
+    monkeypatch.setattr(jars.log_store, "make", make)
+    return source
+
+
+def test_jars_of_s3_come_when_they_are_asked_for_and_are_kept_up_to_date(
+    directory: Path, tmp_path: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(tmp_path / "a repository", "delta-storage", "1.0", b"storage")
+    storage = DELTA.replace('"delta"', '"delta-storage"')
+    ivy = ivy_file(tmp_path, DELTA, storage, KAFKA, AWS)
+    monkeypatch.setattr(jars, "IVY_FILE", ivy)
+    monkeypatch.setattr(jars.fault, "__defaults__", (directory, ivy))
+    jars.fetch(directory, ivy)
+    assert not (directory / "s3").exists()
+    with pytest.raises(EnvironmentLacking, match=r"^A warehouse on S3 needs jars .*; run `make setup-s3`\.$"):
+        jars.class_path("s3", directory)
+    spark = (directory / "spark" / "delta-1.0.jar").stat().st_mtime_ns
+
+    assert jars.fetch(directory, ivy, with_s3=True) is True
+    assert jars.class_path("s3", directory) == os.fspath(directory / "s3" / "*")
+    assert (directory / "s3" / "log-store.jar").read_text() == "class S3LogStore {}delta-storage-1.0.jar"
+    assert jars.fetch(directory, ivy) is False
+    assert (directory / "spark" / "delta-1.0.jar").stat().st_mtime_ns == spark
+
+    compiled.write_text("class S3LogStore { }")
+    assert jars.fault_of_s3(directory)
+    assert jars.wanted(directory, ivy) == ("s3",)
+    assert jars.fetch(directory, ivy) is True
+    assert (directory / "s3" / "log-store.jar").read_text().startswith("class S3LogStore { }")
+    (directory / "stamp.json").unlink()
+    assert jars.wanted(directory, ivy) == ("spark", "broker", "s3")
+    assert jars.fetch(directory, ivy) is True
+    assert (jars.fault(directory, ivy), jars.fault_of_s3(directory)) == (None, None)
+
+
+def test_a_log_store_that_does_not_compile_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "S3LogStore.java"
+    source.write_text("class S3LogStore {")
+    monkeypatch.setattr(jars.log_store, "SOURCE", source)
+    with pytest.raises(EnvironmentLacking, match=r"^S3LogStore\.java cannot be compiled \(.*\); run `make setup-s3`"):
+        jars.log_store.make(tmp_path, [])
 
 
 def test_missing_artefact_is_named_and_leaves_what_was_there(directory: Path, tmp_path: Path) -> None:

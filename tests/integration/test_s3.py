@@ -1,0 +1,239 @@
+"""Several writers of one warehouse on S3, each a process of its own, against a real server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from pipelines.errors import EnvironmentLacking, UsageError
+from pipelines.settings import ROOT, Settings, load
+from pipelines.settings import Lock as LockSettings
+from pipelines.warehouse import lease, lock
+from tests.testing import s3
+
+BUCKET = "lakehouse"
+SECONDS = 3  # a lease's life
+# A writer that inserts the numbers that it reads. After "deaf" it does not look at the lease: only its log store does.
+WRITER = """
+import sys
+from expectations.contract import Column, Contract
+from pipelines.errors import AfterlogError
+from pipelines.jvm import session
+from pipelines.settings import load
+from pipelines.warehouse import lease, lock
+from pipelines.warehouse.tables import Warehouse
+
+contract = Contract("silver.numbers", "Numbers.", (Column("n", "bigint", "A number."),), grain=("n",))
+settings = load(warehouse=sys.argv[1])
+looks = lease.checked
+try:
+    with lock.writer(settings, "the first one"), session.spark_session(settings, short_lived=True) as spark:
+        warehouse = Warehouse(settings, spark)
+        warehouse.ensure(contract)
+        print("ready", flush=True)
+        for line in sys.stdin:
+            *deaf, number = line.split()
+            held = looks(settings.warehouse) if not deaf else lease._held[settings.warehouse]
+            lease.checked = (lambda root: held) if deaf else looks
+            try:
+                warehouse.insert(spark.sql(f"SELECT {number}L AS n"), contract)
+                print("inserted", flush=True)
+            except Exception as error:
+                print("taken over" in str(error), flush=True)
+except AfterlogError as error:
+    print(error, file=sys.stderr)
+    sys.exit(error.exit_code)
+"""
+HOLDER = """
+import sys, time
+from pipelines.settings import load
+from pipelines.warehouse import lock
+with lock.writer(load(warehouse=sys.argv[1]), "the killed one"):
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+# A driver that appends numbers to a table without a lease, and then tries what the log store promises.
+DRIVER = """
+import sys
+from pipelines.jvm import session
+from pipelines.settings import load
+first, times, table = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+with session.spark_session(load(warehouse=table), short_lived=True) as spark:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(first, first + times):
+        spark.sql(f"SELECT {number}L AS n").coalesce(1).write.format("delta").mode("append").save(table)
+    print("appended", flush=True)
+    jvm, conf = spark.sparkContext._jvm, spark._jsparkSession.sessionState().newHadoopConf()
+    store = jvm.afterlog.S3LogStore(conf)
+    path = jvm.org.apache.hadoop.fs.Path(f"{table}/by hand {first}")
+    def write(text, overwrite=False):
+        try:
+            store.write(path, jvm.java.util.List.of(text).iterator(), overwrite, conf)
+        except Exception as error:
+            return "FileAlreadyExistsException" in str(error)
+    print([write("a"), write("a"), write("b"), write("b", True), write("b")], flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def variables() -> Iterator[dict[str, str]]:
+    with s3.server(BUCKET) as variables:
+        yield variables | {"AFTERLOG_LOCK__LEASE_SECONDS": str(SECONDS)}
+
+
+@pytest.fixture
+def place(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A warehouse of a test's own; its server is in the environment."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    return f"s3a://{BUCKET}/{tmp_path.name}"
+
+
+@pytest.fixture
+def by_profile(place: str, tmp_path: Path) -> dict[str, str]:
+    """An environment whose keys are those of a profile."""
+    keys = "aws_access_key_id = afterlog\naws_secret_access_key = a-secret-key\n"
+    (tmp_path / "credentials").write_text(f"[team]\n{keys}")
+    env = {name: value for name, value in os.environ.items() if not name.endswith("ACCESS_KEY_ID")}
+    del env["AWS_SECRET_ACCESS_KEY"]
+    return {**env, "AWS_PROFILE": "team", "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials")}
+
+
+@dataclass
+class Process:
+    popen: subprocess.Popen[str]
+
+    def said(self) -> str:
+        assert self.popen.stdout is not None
+        return self.popen.stdout.readline().strip()
+
+    def tell(self, line: str) -> None:
+        assert self.popen.stdin is not None
+        self.popen.stdin.write(f"{line}\n")
+        self.popen.stdin.flush()
+
+
+@contextlib.contextmanager
+def started(program: str, *arguments: str, env: dict[str, str] | None = None) -> Iterator[Process]:
+    popen = subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        cwd=ROOT,
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield Process(popen)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(popen.pid, signal.SIGKILL)
+        popen.communicate()
+
+
+def patient(place: str) -> Settings:
+    return load(warehouse=place, lock=LockSettings(wait_seconds=60, lease_seconds=SECONDS))
+
+
+def opened(place: str) -> DeltaTable:
+    return DeltaTable(place.replace("s3a://", "s3://"))
+
+
+def numbers(table: DeltaTable) -> list[int]:
+    return sorted(row["n"] for row in table.to_pyarrow_table().to_pylist())
+
+
+def test_one_writer_works_at_a_time_and_stops_when_it_is_taken_over(place: str, tmp_path: Path) -> None:
+    with started(WRITER, place) as first:
+        assert first.said() == "ready"
+        by_other_name = place.replace("s3a://", "s3://")
+        refused = subprocess.run(
+            [sys.executable, "-m", "pipelines.start", "run", "--warehouse", by_other_name, "--landing", str(tmp_path)],
+            cwd=ROOT,
+            env={**os.environ, "AFTERLOG_LOCK__WAIT_SECONDS": "0"},
+            capture_output=True,
+            text=True,
+        )
+        assert refused.returncode == 4
+        assert f"process {first.popen.pid} on " in refused.stderr
+        assert "(the first one), since " in refused.stderr
+        s3.lose_an_answer(os.environ["AWS_ENDPOINT_URL"], "/silver/numbers/_delta_log/")
+        s3.change_after_a_look(os.environ["AWS_ENDPOINT_URL"], lease.LEASE)  # as a renewal does
+        first.tell("1")
+        assert first.said() == "inserted"
+        commits = opened(f"{place}/silver/numbers").history()
+        assert [commit["userMetadata"] for commit in commits] == ["afterlog-lease-1"] * 2  # created, inserted once
+
+        first.popen.send_signal(signal.SIGSTOP)
+        with lock.writer(patient(place), "the second one"):
+            first.popen.send_signal(signal.SIGCONT)
+            first.tell("deaf 2")
+            assert first.said() == "True"
+            first.tell("3")
+            assert first.popen.wait(60) == 4
+            assert first.popen.stderr is not None
+            said = first.popen.stderr.read()
+            assert f"process {os.getpid()} on " in said
+            assert "(the second one)" in said
+        assert numbers(opened(f"{place}/silver/numbers")) == [1]
+
+
+def test_a_killed_holder_is_taken_over_when_its_lease_has_ended(place: str, by_profile: dict[str, str]) -> None:
+    s3.lose_an_answer(os.environ["AWS_ENDPOINT_URL"], lease.LEASE)
+    with started(HOLDER, place, env=by_profile) as killed:
+        assert killed.said() == "ready"
+        time.sleep(SECONDS + 2)  # it renews its lease
+        assert f"process {killed.popen.pid} " in (lock.holder(place) or "")
+        killed.popen.kill()
+        began = time.monotonic()
+        with lock.writer(patient(place), "the second one"):
+            assert SECONDS * (1 - 1 / lease.RENEWED_IN) - lease.GRAIN < time.monotonic() - began < 30
+            seen = lease.seen(place)
+            assert seen is not None
+            assert (seen.state.epoch, seen.state.holder and seen.state.holder["pid"]) == (2, os.getpid())
+    assert lock.holder(place) is None
+
+
+def test_two_drivers_that_append_to_a_table_lose_nothing(place: str, by_profile: dict[str, str]) -> None:
+    times = 3
+    write_deltalake(place.replace("s3a://", "s3://"), pa.table({"n": pa.array([-1])}))
+    other_driver = started(DRIVER, "100", str(times), place, env=by_profile)
+    with started(DRIVER, "0", str(times), place) as one, other_driver as other:
+        both = (one, other)
+        assert [driver.said() for driver in both] == ["ready", "ready"]
+        for driver in both:
+            driver.tell("go")
+        assert [driver.said() for driver in both] == ["appended", "appended"]
+        assert [driver.said() for driver in both] == ["[None, None, True, None, None]"] * 2
+    table = opened(place)
+    assert numbers(table) == [-1, *range(times), *range(100, 100 + times)]
+    assert table.version() == 2 * times
+
+
+def test_what_s3_refuses_is_one_sentence_without_keys(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = place.replace(BUCKET, "another-bucket")
+    with pytest.raises(EnvironmentLacking, match="no such bucket") as refused, lock.writer(patient(absent), "a test"):
+        pass
+    assert "a-secret-key" not in str(refused.value)
+    monkeypatch.setattr(lease, "PATIENCE", lease.timedelta(seconds=1))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    with pytest.raises(EnvironmentLacking, match=r"^The lease of .* as S3 at 127\.0\.0\.1 does not answer"):
+        lock.holder(place)
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    with pytest.raises(UsageError, match="set AWS_ALLOW_HTTP=true"):
+        lock.holder(place)

@@ -1,0 +1,81 @@
+"""A server of S3 on this machine: moto, one request at a time, because its conditional puts look first, then write."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+
+_PROGRAM = """
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+from werkzeug.test import Client
+
+moto = DomainDispatcherApplication(create_backend_app)
+mischief = {"/lose": [], "/change": []}
+
+def due(what, path):
+    found = any(part in path for part in mischief[what])
+    if found:
+        mischief[what].clear()
+    return found
+
+def answer(environ, start_response):
+    path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
+    if path in mischief:
+        mischief[path].append(environ["QUERY_STRING"])
+        start_response("200 OK", [("Content-Length", "0")])
+        return []
+    answered = list(moto(environ, start_response))
+    if method == "PUT" and due("/lose", path):
+        raise ConnectionError("this answer is lost")
+    if method == "HEAD" and due("/change", path):
+        signed = {"Authorization": environ["HTTP_AUTHORIZATION"]}
+        at = {"path": path, "base_url": f"http://127.0.0.1:{server.server_port}", "headers": signed}
+        Client(moto).put(**at, data=Client(moto).get(**at).data + b" ")
+    return answered
+
+server = make_server("127.0.0.1", 0, answer, threaded=False)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+
+def lose_an_answer(endpoint: str, part: str) -> None:
+    """Let the server do the next put whose path has a part, and lose the answer."""
+    with urllib.request.urlopen(f"{endpoint}/lose?{part}", timeout=60):
+        pass
+
+
+def change_after_a_look(endpoint: str, part: str) -> None:
+    """Let the server add a space to the next object whose path has a part, when its size has been asked for."""
+    with urllib.request.urlopen(f"{endpoint}/change?{part}", timeout=60):
+        pass
+
+
+@contextlib.contextmanager
+def server(bucket: str) -> Iterator[dict[str, str]]:
+    """Yield the variables that name a server with an empty bucket."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert process.stdout is not None
+        endpoint = f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        with urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{bucket}", method="PUT"), timeout=60):
+            pass
+        yield {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": "afterlog",
+            "AWS_SECRET_ACCESS_KEY": "a-secret-key",
+            "AWS_REGION": "us-east-1",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        }
+    finally:
+        process.kill()
+        process.wait()
