@@ -41,6 +41,13 @@ STAGE_RUNS = Contract(
         Column("input_from", "bigint", "Version of the input read before this batch; null: from the beginning."),
         Column("input_to", "bigint", "Version of the input that the batch ends with; null for a landing stage."),
         Column("message", "string", "What the operator should know, for example why a gate broke."),
+        Column(
+            "engine",
+            "string",
+            "spark or duckdb: what decided about the candidates of a split table, or computed a summarised one; null "
+            "of other stages, which are Spark's, and where an earlier version of Afterlog did not say.",
+        ),
+        Column("engine_reason", "string", "Why it was this engine."),
     ),
     grain=("run_id", "cluster", "table", "started_at"),
 )

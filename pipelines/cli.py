@@ -236,6 +236,10 @@ def run(
             autocompletion=completion.judged_tables,
         ),
     ] = None,
+    engine: Annotated[
+        Literal["auto", "spark"] | None,
+        typer.Option(help="auto: DuckDB makes what is small. spark: Spark makes all.", show_default="auto, or engine"),
+    ] = None,
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
     verbose: Verbose = False,
@@ -245,6 +249,8 @@ def run(
     from pipelines.steps.held import Acceptance
 
     settings = _settings(warehouse, landing, creates=True)
+    if engine is not None:
+        settings = settings.model_copy(update={"engine": engine})
     if feed is not None and feed not in FEEDS:
         raise UsageError(f"There is no feed {feed!r}; feeds: {', '.join(FEEDS)}.{hint(feed, FEEDS)}")
     if only is not None and only not in {stage.table for stage in CATALOG}:

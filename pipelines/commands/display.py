@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -200,6 +201,17 @@ def progress(stage_run: StageRun) -> None:
     print(f"{stage_run.table}: {stage_run.status}: {sentence}", file=sys.stderr, flush=True)
 
 
+def engines(done: Sequence[StageRun]) -> list[str]:
+    """Return which engine made or decided how many tables, and why, a sentence for each engine."""
+    said = []
+    for engine, name in (("duckdb", "DuckDB"), ("spark", "Spark")):
+        why = Counter(stage_run.engine_reason for stage_run in done if stage_run.engine == engine)
+        if why:
+            reasons = "; ".join(f"{count:,}, as {reason}" for reason, count in why.most_common())
+            said.append(f"{name} computed or decided {counted(why.total(), 'table')}: {reasons}.")
+    return said
+
+
 def stage_runs(done: Sequence[StageRun]) -> None:
     """Print a table of what each stage did."""
     idle = [stage_run.table for stage_run in done if stage_run.status == "idle"]
@@ -232,6 +244,8 @@ def stage_runs(done: Sequence[StageRun]) -> None:
         table(header, rows, 2, COLOURS, coloured=1)
     if idle:
         Console().print(f"{nothing_new(idle)}", style="dim", highlight=False, soft_wrap=True)
+    for sentence in engines(done):
+        Console().print(sentence, style="dim", highlight=False, soft_wrap=True)
     for stage_run in done:
         if (stage_run.warns or stage_run.status in ("broken", "held", "waiting")) and stage_run.message:
             sentence, _, lines = stage_run.message.partition("\n")

@@ -20,6 +20,7 @@ from pipelines.errors import AfterlogError
 from pipelines.settings import Settings
 from pipelines.stage import Ask, Land, Split, Stage, Summarise
 from pipelines.steps import held, scopes
+from pipelines.steps.engine import Engine
 from pipelines.steps.few_split import split_of
 from pipelines.steps.held import NOTHING_ACCEPTED, Acceptance
 from pipelines.steps.land import land, unread, waiting
@@ -462,6 +463,7 @@ def _split(
             input_from=versions.start,
             input_to=versions.end,
             verdict=verdict,
+            **_engine(split.engine),
         )
         if known.decided is None:
             whole = replace(stage_run, skipped=split.census.skipped, held=split.census.rows, message=known.message)
@@ -650,6 +652,7 @@ def _summarise(
             input_to=batch[stage.inputs[0]].end,
             message=None if verdict.passed else verdict.sentence(),
             verdict=verdict,
+            **_engine(summary.engine),
         )
         if not verdict.passed and not accept:
             return _blocked(warehouse, stage, known, stage_run), stage_run
@@ -665,6 +668,10 @@ def _summarise(
     )
     quality.note(warehouse, stage_run)
     return _passed(warehouse, stage, known), stage_run
+
+
+def _engine(found: Engine | None) -> dict[str, Any]:
+    return {"engine": found.name, "engine_reason": found.reason} if found is not None else {}
 
 
 def _passed(warehouse: Warehouse, stage: Stage, known: Progress) -> Progress:

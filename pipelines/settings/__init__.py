@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -62,12 +62,13 @@ class Settings(Section):
     """All settings. Relative paths are below the project's directory; URIs (``s3a://``) stay as they are.
 
     ``kafka_connection``, unless empty, names the Airflow connection from which DAGs take the cluster instead of
-    ``kafka``.
+    ``kafka``. With the ``engine`` spark, Spark makes every table and decision; with auto, DuckDB makes what is small.
     """
 
     cluster: Annotated[str, Field(min_length=1)] = "default"
     warehouse: Annotated[str, Field(min_length=1)] = "warehouse"
     landing: Annotated[str, Field(min_length=1)] = "landing"
+    engine: Literal["auto", "spark"] = "auto"
     kafka_connection: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,200}$")] | None = None
     tolerance: Share | None = None
     gates: dict[str, Gate] = Field(default_factory=dict)

@@ -44,6 +44,8 @@ class Run:
     message: str | None = None
     written: int | None = None
     held: int = 0
+    engine: str | None = None
+    engine_reason: str | None = None
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from expectations.contract import Contract, contract_of
 from expectations.verdict import Verdict
 from pipelines.stage import Derive, Summarise
 from pipelines.steps.derive import made, shares
+from pipelines.steps.engine import Engine, LeftToSpark
 from pipelines.steps.refresh import (
     REPLACED,
     Along,
@@ -36,7 +37,6 @@ from pipelines.steps.refresh import (
     ranges_of,
     refresh_of,
     select_of,
-    suits_duckdb,
 )
 from pipelines.warehouse import change_feed, duck, few_rows
 from pipelines.warehouse.groups import EPOCH, MOST_GROUPS, Groups
@@ -58,12 +58,11 @@ MOST_REWRITTEN = 500  # rows; more are compared with those that the groups have,
 MOST_OBJECTS = 20_000  # rows of the table that become Python's objects, of some 6 kB each
 ROWS_OF_A_BATCH = 2_000  # that become Python's objects at a time
 FRESH, ADDED, SORTED, TOUCHED, DERIVED, OWN = "_fresh", "_added", "_sorted", "_touched", "_derived", "_own"
+ONLY_DELTA = "only Delta can read or write one of its tables"
+TOO_LARGE = "more of an input's files may hold rows of the groups than fit one machine"
+MANY_GROUPS = "the groups that changed are many"
 STEP, CHAIN, PART = "_step", "_chain", "_part"
 NOTHING = "SELECT NULL AS _group, false AS _is_first WHERE false"  # of inputs that are all empty
-
-
-class LeftToSpark(Exception):  # no error: Spark does it
-    """DuckDB refuses a statement, an input is very large, or only Delta can read or write a table."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,7 @@ class DuckSummary:
     count: int
     rows: Table | RecordBatchReader
     is_added: bool
+    engine: Engine | None = None
 
     @classmethod
     @contextlib.contextmanager
@@ -93,20 +93,18 @@ class DuckSummary:
         Raises LeftToSpark: Spark must do it. No defect of the rows is told: Spark finds it again, and says what is
         wrong.
         """
-        if not (warehouse.is_local and suits_duckdb(stage.table)):
-            raise LeftToSpark
         with contextlib.ExitStack() as stack:
             try:
                 opened = warehouse.local_table(stage.table)
                 if not few_rows.is_plain(opened):
-                    raise LeftToSpark
+                    raise LeftToSpark(ONLY_DELTA)
                 with duck.refusals():
                     connection = stack.enter_context(duck.session(warehouse.root))
                     made = _Refreshing(warehouse, stage, refresh_of(stage), batch, connection, opened).made()
             except Untranslatable as error:
-                raise LeftToSpark from error
+                raise LeftToSpark(str(error), is_refusal=True) from error
             if made is not None and any(made.facts.values()):
-                raise LeftToSpark
+                raise LeftToSpark("its facts do not hold, and Spark says why")
             yield made
 
     def gate(self, run_id: str) -> tuple[Verdict, int]:
@@ -139,7 +137,7 @@ class _Refreshing:
         """Return the fresh rows with their facts; None if nothing changes."""
         contract = contract_of(self.stage.table)
         if not few_rows.has_columns_of(self.opened, contract):
-            raise LeftToSpark  # an earlier version of Afterlog made the table
+            raise LeftToSpark("an earlier version of Afterlog made the table")
         changed = self._changed()
         touched: list[Any] | None = None  # every group
         if any(versions.start is not None for versions in self.batch.values()):
@@ -157,7 +155,7 @@ class _Refreshing:
                 return None  # no input rows, and no rows of the table to replace
         replaces = None if touched is None else Groups(self.refresh.column, tuple(touched))
         if replaces is not None and replaces.local_predicate() is None:
-            raise LeftToSpark
+            raise LeftToSpark(MANY_GROUPS)
         if touched is not None:
             self._keep(TOUCHED, touched)
         for table in self.batch:
@@ -238,7 +236,7 @@ class _Refreshing:
         """
         column, own = self.refresh.column, self._own(touched)
         if self._fetched(f"SELECT count(*) > {MOST_OBJECTS} {own}") != [(False,)]:
-            raise LeftToSpark
+            raise LeftToSpark("the rows that its module looks at are many")
         existing_rows: dict[Any, list[Any]] = {}
         for row in self._objects(own, {}):
             existing_rows.setdefault(row[column], []).append(row)
@@ -292,8 +290,10 @@ class _Refreshing:
             if (versions.start or 0) >= versions.end:
                 continue
             feed = change_feed.local_changes(self.warehouse, table, versions)
-            if feed is None or feed.size() > MOST_BYTES:
-                raise LeftToSpark
+            if feed is None:
+                raise LeftToSpark(ONLY_DELTA)
+            if feed.size() > MOST_BYTES:
+                raise LeftToSpark(TOO_LARGE)
             changes, group = f"_changes_{name_of(table)}", self.refresh.groups[table]
             self._view(changes, duck.changes(self.connection, feed))
             if versions.start is not None and table in REPLACED:
@@ -324,7 +324,7 @@ class _Refreshing:
         """Return a query for the groups of own rows that meet a condition and share a value with changes."""
         named = [value for (value,) in self._fetched(f"SELECT DISTINCT {group.column} FROM {changes}")]
         if len(named) > MOST_GROUPS:
-            raise LeftToSpark
+            raise LeftToSpark(MANY_GROUPS)
         values, own = f"_named{changes}", f"_own{changes}"
         self._keep(values, named)
         among = ranges_of([group.column], group.column, named, None) or None
@@ -420,7 +420,7 @@ class _Refreshing:
             last = [group for (group,) in led if group not in reached]
             reached.update(last)
             if len(reached) > MOST_GROUPS:
-                raise LeftToSpark
+                raise LeftToSpark(MANY_GROUPS)
             if not last:
                 break
         return list(reached)
@@ -429,11 +429,11 @@ class _Refreshing:
         """Make a view of a table's rows in the files that may hold rows in ranges (None: all); return their size."""
         files = self.warehouse.files_of(table, opened)
         if files is None:
-            raise LeftToSpark
+            raise LeftToSpark(ONLY_DELTA)
         paths = files.paths(among)
         size = files.size(paths)
         if size > MOST_BYTES:
-            raise LeftToSpark
+            raise LeftToSpark(TOO_LARGE)
         self._view(called, duck.rows(self.connection, files, paths))
         return size
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from expectations.contract import Contract
 from expectations.verdict import SCOPE
 from pipelines.stage import Split
+from pipelines.steps import engine
 from pipelines.steps.collapse import CONFLICT, SKIPPED, census, decided
+from pipelines.steps.engine import Engine, LeftToSpark
 from pipelines.steps.modules import split_module
 from pipelines.steps.queried import ArrowRows, SparkRows, without_zones
 from pipelines.steps.scopes import APPLYING
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from pyarrow import Schema, Table  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame
 
-SMALL = 8 << 20  # bytes of a batch's input in files, which are compressed about tenfold
 MOST_UNPACKED = 128 << 20  # bytes of it without compression: Java's heap holds the candidates, too
 MOST_KEPT = 256 << 20  # bytes of candidates in memory
 JUDGED, FLOWING, EXISTING, QUARANTINED, DECISIONS = "_judged", "_flowing", "_existing", "_quarantined", "_decisions"
@@ -66,14 +67,20 @@ def split_of(
 
     with contextlib.ExitStack() as stack:
         split: SplitBatch | None = None
-        if files is not None and sum(one.size() for one in files) <= SMALL:
-            with contextlib.suppress(Untranslatable), duck.refusals():
-                connection = stack.enter_context(duck.session(warehouse.root))
-                if sum(duck.unpacked(connection, one) for one in files) <= MOST_UNPACKED:
-                    split = FewSplit.collected(warehouse, contract, rows, transform(rows), connection, home)
+        chosen = engine.of_decisions(warehouse, files)
+        if chosen.is_duckdb:
+            try:
+                with duck.refusals():
+                    connection = stack.enter_context(duck.session(warehouse.root))
+                    if sum(duck.unpacked(connection, one) for one in files or ()) <= MOST_UNPACKED:
+                        split = FewSplit.collected(warehouse, contract, rows, transform(rows), connection, home)
+            except Untranslatable as error:
+                chosen = engine.left_to_spark(stage.table, LeftToSpark(str(error), is_refusal=True))
+            else:
+                chosen = chosen if split is not None else Engine(engine.SPARK, engine.MANY)
         if split is None:
             split = stack.enter_context(SplitBatch.between(warehouse, contract, rows, transform, home))
-        yield replace(split, explain=module.explain, looks_at_others=module.LOOKS_AT_OTHERS)
+        yield replace(split, explain=module.explain, looks_at_others=module.LOOKS_AT_OTHERS, engine=chosen)
 
 
 @dataclass(frozen=True)
@@ -163,8 +170,11 @@ class FewSplit(SplitBatch):
     def decisions(self) -> Iterator[SparkRows | ArrowRows]:
         """Yield the outcomes of candidates that are not simply inserted, by DuckDB if it can tell them."""
         made: Decided | None = None
-        with contextlib.suppress(Untranslatable), duck.refusals():
-            made = self._decided()
+        try:
+            with duck.refusals():
+                made = self._decided()
+        except Untranslatable as error:
+            engine.left_to_spark(self.contract.table, LeftToSpark(str(error), is_refusal=True))
         if made is not None:
             yield made
             return

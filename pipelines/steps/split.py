@@ -17,6 +17,7 @@ from pipelines.settings import Settings
 from pipelines.stage import Stage
 from pipelines.steps import places, unreadable
 from pipelines.steps.collapse import CONFLICT, OUTCOMES, SKIPPED, Census, census, contested, decided
+from pipelines.steps.engine import Engine
 from pipelines.steps.modules import unexplained
 from pipelines.steps.queried import ArrowRows, SparkRows
 from pipelines.steps.scopes import APPLYING, Counted, History, count, scope_of
@@ -65,6 +66,7 @@ class SplitBatch:
     explain: Callable[[DataFrame, DataFrame, Verdict, Settings], Verdict] = unexplained
     home: str | None = None
     looks_at_others: bool = False
+    engine: Engine | None = None
 
     @classmethod
     @contextmanager

@@ -15,8 +15,10 @@ from expectations.contract import contract_of
 from expectations.verdict import Verdict
 from pipelines.columns.cached import cached
 from pipelines.stage import Derive, Summarise
-from pipelines.steps.by_duckdb import REPEATED, DuckSummary, LeftToSpark
+from pipelines.steps import engine
+from pipelines.steps.by_duckdb import REPEATED, DuckSummary
 from pipelines.steps.derive import derived, shares
+from pipelines.steps.engine import Engine, LeftToSpark
 from pipelines.steps.refresh import (
     REPLACED,
     Along,
@@ -48,19 +50,22 @@ log = logging.getLogger("afterlog")
 
 @contextlib.contextmanager
 def summary(warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch]) -> Iterator[Summary | DuckSummary | None]:
-    """Compute again the groups that a batch touches: by DuckDB, or by Spark if that cannot do it.
+    """Compute again the groups that a batch touches, by the engine that suits; DuckDB can leave them to Spark.
 
     Yield None if the batch changes nothing. What is yielded can be used until the block ends.
     """
     warehouse.take_later_columns(contract_of(stage.table))
+    chosen = engine.of_refresh(warehouse, stage.table)
     with contextlib.ExitStack() as stack:
-        made: Summary | DuckSummary | None
-        try:
-            made = stack.enter_context(DuckSummary.of(warehouse, stage, batch))
-        except LeftToSpark as reason:
-            log.debug("%s: Spark refreshes it (%s)", stage.table, type(reason.__cause__ or reason).__name__)
+        made: Summary | DuckSummary | None = None
+        if chosen.is_duckdb:
+            try:
+                made = stack.enter_context(DuckSummary.of(warehouse, stage, batch))
+            except LeftToSpark as left:
+                chosen = engine.left_to_spark(stage.table, left)
+        if not chosen.is_duckdb:
             made = stack.enter_context(Summary.of(warehouse, stage, batch))
-        yield made
+        yield replace(made, engine=chosen) if made is not None else None
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ class Summary:
     rows: DataFrame
     replaces: Groups | None
     read: int
+    engine: Engine | None = None
 
     @classmethod
     @contextlib.contextmanager

@@ -31,7 +31,8 @@ class StageRun:
 
     Nothing is reported about a stage that is ``idle`` (no new input), ``waiting`` or ``held`` (rows wait as before and
     were not judged again). ``refreshed`` counts the rows of the groups that a summarised table computed again; it is
-    None for other tables. ``warns`` tells that the message of a stage that passed is for people.
+    None for other tables. ``warns`` tells that the message of a stage that passed is for people. ``engine`` decided
+    about the rows, or computed them, for ``engine_reason``.
     """
 
     run_id: str
@@ -51,6 +52,8 @@ class StageRun:
     verdict: Verdict | None = None
     refreshed: int | None = None
     warns: bool = False
+    engine: str | None = None
+    engine_reason: str | None = None
 
     @property
     def refused(self) -> bool:
@@ -71,7 +74,8 @@ class StageRun:
     def as_json(self) -> dict[str, Any]:
         """Return the values that the command line and Airflow show."""
         counts = ("read", "accepted", "quarantined", "duplicates", "skipped", "held", "written")
-        shown: dict[str, Any] = {name: getattr(self, name) for name in ("table", "status", *counts, "message")}
+        told = ("message", "engine", "engine_reason")
+        shown: dict[str, Any] = {name: getattr(self, name) for name in ("table", "status", *counts, *told)}
         shown["seconds"] = round(self.seconds, 3)
         shown["verdict"] = self.verdict.summary() if self.verdict else None
         return shown

@@ -22,8 +22,8 @@ from pipelines.commands.generate import generate
 from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.stage import Summarise
-from pipelines.steps import by_duckdb, summarise
-from pipelines.steps.by_duckdb import DuckSummary, LeftToSpark
+from pipelines.steps import by_duckdb, engine, summarise
+from pipelines.steps.by_duckdb import DuckSummary
 from pipelines.steps.refresh import suits_duckdb
 from pipelines.warehouse import duck, few_rows, jvmless, lock
 from pipelines.warehouse.tables import Warehouse
@@ -227,5 +227,6 @@ def test_what_duckdb_refuses_is_left_to_spark_and_the_next_refresh_is_its_own_ag
 def test_a_uri_is_left_to_spark(spark: SparkSession, settings: Settings) -> None:
     (stage,) = (stage for stage in stages_of_type(Summarise) if stage.table == SUMMARY)
     settings = settings.model_copy(update={"warehouse": "s3a://bucket/warehouse"})
-    with pytest.raises(LeftToSpark), DuckSummary.of(Warehouse(settings), stage, {}):
-        pass
+    assert engine.of_refresh(Warehouse(settings), stage.table) == engine.Engine("spark", "the warehouse is at a URI")
+    few = engine.of_decisions(Warehouse(settings), [])
+    assert (few.name, few.reason) == ("spark", "the warehouse is at a URI")

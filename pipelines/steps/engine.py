@@ -1,0 +1,80 @@
+"""Setting, store and size -> the engine that makes a stage's rows or decisions, and why.
+
+Spark lands, makes and judges all candidates. DuckDB decides on few candidates and refreshes summarised tables that fit
+one machine, if the setting ``engine`` is ``auto``. This is the only reader of that setting and of these limits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pipelines.steps.refresh import suits_duckdb
+from pipelines.warehouse.tables import Warehouse
+
+if TYPE_CHECKING:
+    from pipelines.warehouse.change_feed import NamedFiles
+
+SPARK, DUCKDB = "spark", "duckdb"
+SMALL = 8 << 20  # bytes of a batch's input in files, which are compressed about tenfold
+MANY = "its rows may be many"
+ASKED = "the setting engine asks for it"
+AT_A_URI = "the warehouse is at a URI"
+
+log = logging.getLogger("afterlog")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The engine of a stage, ``SPARK`` or ``DUCKDB``, and the reason, as a clause."""
+
+    name: str
+    reason: str
+
+    @property
+    def is_duckdb(self) -> bool:
+        """Whether it is DuckDB."""
+        return self.name == DUCKDB
+
+
+class LeftToSpark(Exception):  # no error: Spark does it
+    """DuckDB cannot or must not do a stage; the message is a clause that says why.
+
+    ``is_refusal`` tells that DuckDB refused a statement, which nothing foretold.
+    """
+
+    def __init__(self, reason: str, *, is_refusal: bool = False) -> None:
+        """Take the reason."""
+        super().__init__(reason)
+        self.is_refusal = is_refusal
+
+
+def of_refresh(warehouse: Warehouse, table: str) -> Engine:
+    """Return the engine that refreshes a summarised table."""
+    if warehouse.settings.engine == SPARK:
+        return Engine(SPARK, ASKED)
+    if not warehouse.is_local:
+        return Engine(SPARK, AT_A_URI)
+    if not suits_duckdb(table):
+        return Engine(SPARK, "its SELECT is for Spark alone")
+    return Engine(DUCKDB, "the groups that changed fit one machine")
+
+
+def of_decisions(warehouse: Warehouse, files: Sequence[NamedFiles] | None) -> Engine:
+    """Return the engine that decides about the candidates of a split table, whose input is in files, if it is few."""
+    if warehouse.settings.engine == SPARK:
+        return Engine(SPARK, ASKED)
+    if not warehouse.is_local:
+        return Engine(SPARK, AT_A_URI)
+    if files is None or sum(one.size() for one in files) > SMALL:
+        return Engine(SPARK, MANY)
+    return Engine(DUCKDB, "its candidates are few")
+
+
+def left_to_spark(table: str, left: LeftToSpark) -> Engine:
+    """Return Spark, after DuckDB has left a stage to it; a refusal is told."""
+    if left.is_refusal:
+        log.warning("DuckDB cannot do %s (%s), so Spark does it.", table, left)
+    return Engine(SPARK, str(left))
