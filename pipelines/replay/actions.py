@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from pipelines.privacy import Masks
 from pipelines.replay import journal as journals
 from pipelines.replay import judge, outcomes, planning, rules, store, telling, transform
 from pipelines.replay.before import Before
-from pipelines.replay.candidates import BY_RULES, RECORDS, Candidates, Choice
+from pipelines.replay.candidates import BY_RULES, RECORDS, Candidate, Candidates, Choice
 from pipelines.replay.journal import Journal, Request, State, Status
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Letter, Plan, Replayed
@@ -91,6 +92,7 @@ def drawn(
     if not dry_run:
         planning.refuse_without_cluster(settings)
     candidates = Candidates(warehouse, known)
+    choice = replace(choice, records=tuple(sorted({*choice.records})))
     if choice.incident is not None:  # however it was written, and also if another incident took it in
         choice = replace(choice, incident=candidates.incident(choice.incident)["incident_id"])
     found = candidates.chosen(choice, settings.replay.most_records)
@@ -108,7 +110,7 @@ def drawn(
         planning.judge_letters(entries, options, warehouse)
         if fetches:
             planning.fetch_originals(entries, options, warehouse)
-    planning.judge_claims(entries, options, claims(warehouse, entries))
+    planning.judge_claims(entries, options, claims(warehouse, entries), produced(warehouse, entries))
     if not fetches:
         for entry in entries:
             planning.without_original(entry)
@@ -149,6 +151,15 @@ def claims(warehouse: Warehouse, entries: Sequence[planning.Entry]) -> Mapping[L
     } | found
 
 
+def produced(warehouse: Warehouse, entries: Sequence[planning.Entry]) -> set[Letter]:
+    """Return the dead letters of which the journal knows that they stand on a target."""
+    directory = store.directory_of(warehouse)
+    if not (directory / journals.NAME).exists():
+        return set()
+    with Journal(directory, warehouse.cluster) as journal:
+        return journal.are_produced(entry.letter for entry in entries)
+
+
 def letter_topics(warehouse: Warehouse) -> set[str]:
     """Return the dead-letter topics of which records landed."""
     equal: Mapping[str, str | int] = {"cluster": warehouse.cluster}
@@ -162,7 +173,7 @@ def explain(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
     options = Options(max_replays=warehouse.settings.replay.max_replays)
     entries = planning.judged(Candidates(warehouse).chosen(Choice(records=(wanted,)), 1), known, options)
     planning.judge_loops(entries, letter_topics(warehouse))
-    planning.judge_claims(entries, options, claims(warehouse, entries))
+    planning.judge_claims(entries, options, claims(warehouse, entries), produced(warehouse, entries))
     said = []
     for entry in entries:
         action, rule = known.decide(entry.candidate.facts)
@@ -207,6 +218,7 @@ def run(
             journal.resume(planned.plan_id)
     kept = store.Replays(warehouse, planned)
     if not recover(warehouse, planned, kept) and (expired := why_expired(warehouse, row)):
+        recover(warehouse, planned, kept, has_ended=True)
         raise UsageError(telling.expired(row, expired))
 
     def confirmed(found: Sequence[Replayed]) -> None:
@@ -225,7 +237,7 @@ def run(
             stop=stop,
             progress=progress,
             confirmed=confirmed,
-            elsewhere=store.elsewhere(warehouse, planned.records, planned.plan_id),
+            elsewhere=lambda: store.elsewhere(warehouse, planned.records, planned.plan_id),
         )
     finally:
         kept.flush()
@@ -235,10 +247,10 @@ def run(
     return Answer(said, (), ended.exit_code)
 
 
-def recover(warehouse: Warehouse, plan: Plan, kept: store.Replays) -> bool:
+def recover(warehouse: Warehouse, plan: Plan, kept: store.Replays, *, has_ended: bool = False) -> bool:
     """Write down what a plan that has ended replayed, if its run was killed before it did so itself.
 
-    Return whether the plan has ended.
+    Return whether the plan has ended; ``has_ended`` says so of one that has expired.
 
     Raises AfterlogError: the cluster does not tell.
     """
@@ -247,9 +259,9 @@ def recover(warehouse: Warehouse, plan: Plan, kept: store.Replays) -> bool:
     directory = store.directory_of(warehouse)
     with Journal(directory, warehouse.cluster) as journal:
         known = journal.status(plan.plan_id)
-    if known is None or known.state not in (State.FINISHED, State.CANCELLED):
+    if known is None or not (has_ended or known.state in (State.FINISHED, State.CANCELLED)):
         return False
-    if known.replayed > len(kept.known):
+    if known.replayed > len(kept.known) or (has_ended and known.attempted > len(kept.known)):
         kept.add(runner.learned(plan, directory, warehouse.settings))
         kept.flush()
     return True
@@ -268,26 +280,49 @@ def left(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
 
 
 def why_expired(warehouse: Warehouse, row: Mapping[str, Any]) -> str | None:
-    """Return why a plan must not be run any more, as a sentence; None if it still holds.
+    """Return why a plan must not be run any more, as a sentence; None if it still holds."""
+    return expiries(warehouse, [row])[row["plan_id"]]
 
-    What the plan itself replayed does not count, nor do new dead letters.
+
+def expiries(warehouse: Warehouse, rows: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
+    """Return why plans must not be run any more, as sentences by plan; None of those that still hold.
+
+    What a plan itself replayed does not count, nor do new dead letters.
     """
-    settings = warehouse.settings
-    known = rules.read(located(settings.replay.rules))
-    if known.digest != row["rules_hash"]:
-        return "the remediation rules changed."
+    known = rules.read(located(warehouse.settings.replay.rules))
+    found: dict[str, str | None] = {row["plan_id"]: None for row in rows}
+    changed = {row["plan_id"] for row in rows if known.digest != row["rules_hash"]}
+    found |= dict.fromkeys(changed, "the remediation rules changed.")
+    left = {row["plan_id"]: row for row in rows if row["plan_id"] not in changed}
+    if not left:
+        return found
+    planned = store.letters(warehouse, left)
+    candidates = Candidates(warehouse).of_plans(planned)
+    replayed: dict[str, set[Letter]] = defaultdict(set)
+    for one in store.replayed(warehouse, next(iter(left)) if len(left) == 1 else None):
+        replayed[one["plan_id"]].add(Letter.of(one))
+    for plan_id, row in left.items():
+        found[plan_id] = _why_expired(row, known, planned[plan_id], candidates[plan_id], replayed[plan_id])
+    return found
+
+
+def _why_expired(
+    row: Mapping[str, Any],
+    known: rules.Rules,
+    planned: Collection[Letter],
+    candidates: Sequence[Candidate],
+    replayed: Collection[Letter],
+) -> str | None:
     to = None if row["target"] == "original" else row["target"]
     options = Options(to, row["again"], row["max_replays"], row["ignores_rules"])
     by_rules = row["choice"].startswith(BY_RULES)
-    found = Candidates(warehouse).of_plan(row["plan_id"])
-    missing = store.letters(warehouse, row["plan_id"])
-    planned: dict[str, list[Letter]] = defaultdict(list)
-    for letter in missing:
-        planned[letter.place].append(letter)
-    replayed = {Letter.of(one) for one in store.replayed(warehouse, row["plan_id"])}
-    for candidate in found:
+    missing = set(planned)
+    by_place: dict[str, list[Letter]] = defaultdict(list)
+    for letter in planned:
+        by_place[letter.place].append(letter)
+    for candidate in candidates:
         letter = Letter.of(candidate.row)
-        same = {one for one in planned[candidate.place] if one.may_be(letter)}
+        same = {one for one in by_place[candidate.place] if one.may_be(letter)}
         missing -= same
         action = known.decide(candidate.facts)[0]
         reasons = judge.of_record(candidate, action, options)
@@ -351,28 +386,34 @@ def status(warehouse: Warehouse, wanted: str, form: str = "text", *, asks: bool 
     done = max(done, state.replayed if state is not None else 0)  # a run writes to the table now and then
     outcomes.refresh(warehouse, asks=asks)
     counts = Counter(one["outcome"] for one in store.outcomes(warehouse, row["plan_id"]))
-    stands, sentence, exit_code = _stands(warehouse, row, state, done)
+    stands, sentence, exit_code = _stands(row, state, done, lambda: why_expired(warehouse, row))
     skipped = state.skipped if state is not None else 0
     return Answer(telling.status(row, stands.value, sentence, done, skipped, counts, form), remarks, exit_code)
 
 
 def _stands(
-    warehouse: Warehouse, row: Mapping[str, Any], known: Status | None, done: int
+    row: Mapping[str, Any], known: Status | None, done: int, expired: Callable[[], str | None]
 ) -> tuple[State, str | None, int]:
     """Return how a plan stands, why, and the exit code that says so; ``done`` is how many records were replayed."""
     state = known.state if known is not None else State.READY
-    if known is not None and state in (State.FINISHED, State.CANCELLED, State.RUNNING):
+    if known is not None and _is_over(known):
         return state, known.sentence, 0
     is_lost = known is None or not (known.since_planned or known.attempted)
     if is_lost and row["eligible_count"] and done >= row["eligible_count"]:
         return State.FINISHED, None, 0
-    if expired := why_expired(warehouse, row):
-        return State.EXPIRED, expired, UsageError.exit_code
-    if known is not None and known.exit_code is not None and state in (State.FAILED, State.PAUSED):
-        return state, known.sentence, known.exit_code
+    if why := expired():
+        return State.EXPIRED, why, UsageError.exit_code
+    if known is not None and state in (State.FAILED, State.PAUSED):
+        default = UsageError.exit_code if state is State.FAILED else 0  # an older journal does not say it
+        return state, known.sentence, default if known.exit_code is None else known.exit_code
     if is_lost:
         return state, "the journal of its runs is lost, so a run learns from the target what was replayed", 0
     return state, known.sentence if known is not None else None, 0
+
+
+def _is_over(known: Status | None) -> bool:
+    """Tell whether the journal alone tells how a plan stands."""
+    return known is not None and known.state in (State.FINISHED, State.CANCELLED, State.RUNNING)
 
 
 def plans(warehouse: Warehouse, form: str = "text") -> Answer:
@@ -383,9 +424,12 @@ def plans(warehouse: Warehouse, form: str = "text") -> Answer:
     if rows:
         with Journal(store.directory_of(warehouse), warehouse.cluster) as journal:
             known = {row["plan_id"]: journal.status(row["plan_id"]) for row in rows}
+        for name, status in known.items():
+            done[name] = max(done[name], status.replayed if status is not None else 0)
+        expired = expiries(warehouse, [row for row in rows if not _is_over(known[row["plan_id"]])])
         for row in rows:
             name = row["plan_id"]
-            states[name] = _stands(warehouse, row, known[name], done[name])[0].value
+            states[name] = _stands(row, known[name], done[name], partial(expired.get, name))[0].value
     return Answer(telling.listed(rows, states, done, form))
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from expectations.owners import owner_of
+from expectations.owners import committing_group, owner_of
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.commands.incidents import INCIDENTS, Incident, Incidents
@@ -26,15 +26,23 @@ class Before:
     """What is known before a run: the readers of its targets, whose records these are, and their incidents."""
 
     readers: Readers = field(default_factory=dict)
-    owners: frozenset[str] = frozenset()
+    owners: Mapping[str, frozenset[str]] = field(default_factory=dict)
     incidents: Sequence[Incident] = ()
 
     @classmethod
     def of(cls, warehouse: Warehouse, draft: Draft) -> Before:
         """Read what the tables tell of the targets and incidents of a plan's eligible records."""
         eligible = draft.eligible
-        owners = {owner_of(entry.candidate.row) for entry in eligible} - {None}
         topics = sorted({entry.topic for entry in eligible if entry.topic is not None})
+        owners = {
+            topic: frozenset(filter(None, (owner_of(one.candidate.row) for one in eligible if one.topic == topic)))
+            for topic in topics
+        }
+        committing = {
+            name: committing_group(one.candidate.row)
+            for one in eligible
+            if (name := owner_of(one.candidate.row)) is not None
+        }
         named = {entry.candidate.incident_id for entry in eligible} - {None}
         found: list[Incident] = []
         if named and warehouse.exists(INCIDENTS):
@@ -44,14 +52,21 @@ class Before:
                     found.append(known.of(name))
                 except UsageError:  # it has no records any more
                     continue
-        return cls(readers_of(warehouse, topics), frozenset(filter(None, owners)), found)
+        own = {  # of several owners each gets the records of the others again
+            topic: frozenset(filter(None, {*names, *(committing.get(name) for name in names)}))
+            for topic, names in owners.items()
+            if len(names) == 1
+        }
+        return cls(readers_of(warehouse, topics), own, found)
 
     def said(self) -> list[str]:
         """Return it in sentences."""
         lines = []
         for topic, readers in list(self.readers.items())[:MOST_SAID]:
             others = [
-                f"{visible(name)} ({', '.join(kinds)})" for name, kinds in readers.items() if name not in self.owners
+                f"{visible(name)} ({', '.join(kinds)})"
+                for name, kinds in readers.items()
+                if name not in self.owners.get(topic, ())
             ]
             if others:
                 named = ", ".join(others[:MOST_SAID])

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from expectations.contract import Contract, contract_of
@@ -219,14 +220,27 @@ class Candidates:
         """The time that ``:now`` and current_timestamp() in a condition stand for."""
         return datetime.now(UTC)
 
-    def of_plan(self, plan_id: str) -> list[Candidate]:
-        """Return the eligible dead letters of a plan, as the tables know them now."""
+    def of_plans(self, letters: Mapping[str, Iterable[Letter]]) -> dict[str, list[Candidate]]:
+        """Return the dead letters of plans, as the tables know them now, by plan; its own replays do not count."""
+        by_place: dict[str, dict[str, list[Letter]]] = defaultdict(lambda: defaultdict(list))
+        for plan_id, of_plan in letters.items():
+            for letter in of_plan:
+                by_place[letter.place][plan_id].append(letter)
+        ids = {f"plan_{number}": plan_id for number, plan_id in enumerate(letters)}
+        named = ", ".join(f":{name}" for name in ids)
         text = (
-            f"EXISTS (SELECT 1 FROM {REPLAYS} AS planned "
-            f"WHERE planned.plan_id = :plan_id AND planned.position IS NOT NULL AND {same_letter('planned')})"
+            f"EXISTS (SELECT 1 FROM {REPLAYS} AS planned WHERE planned.plan_id IN ({named}) "
+            f"AND planned.position IS NOT NULL AND {same_letter('planned')})"
         )
-        values = {"cluster": self.warehouse.cluster, "plan_id": plan_id}
-        return self._accepted(text, values, None, None, more=(REPLAYS,), but_of=plan_id)
+        rows: dict[str, list[dict[str, Any]]] = {plan_id: [] for plan_id in letters}
+        if ids:
+            values = {"cluster": self.warehouse.cluster, **ids}
+            for row in self._rows(_statement(text), values, (*_TABLES, REPLAYS)):
+                found = Letter.of(row)
+                for plan_id, planned in by_place.get(found.place, {}).items():
+                    if any(one.may_be(found) for one in planned):
+                        rows[plan_id].append(row)
+        return {name: self._known(of_plan, self._history(name)) if of_plan else [] for name, of_plan in rows.items()}
 
     def incident(self, wanted: str) -> dict[str, Any]:
         """Return the incident that an id, or its beginning, names.
@@ -306,21 +320,18 @@ class Candidates:
         values: Mapping[str, Any],
         limit: int | None,
         most: int | None,
-        *,
-        more: Iterable[str] = (),
-        but_of: str = "",
     ) -> list[Candidate]:
-        """Return accepted dead letters that meet a condition on ``records``; replays of one plan do not count.
+        """Return accepted dead letters that meet a condition on ``records``.
 
         Raises UsageError: these are more than ``most``.
         """
         statement = _statement(text)
         if most is not None:
             statement += f" LIMIT {_wanted(limit, most)}"
-        rows = self._rows(statement, values, (*_TABLES, *more))
+        rows = self._rows(statement, values, _TABLES)
         if most is not None and len(rows) > most:
             raise _too_many(most)
-        return self._known(rows, self._history(but_of)) if rows else []
+        return self._known(rows, self._history()) if rows else []
 
     def _known(self, rows: Sequence[dict[str, Any]], history: _History) -> list[Candidate]:
         """Return candidates with what replays, transactions and incidents say about their source records."""
@@ -356,22 +367,34 @@ class Candidates:
 
     def _history(self, but_of: str = "") -> _History:
         """Return what is known of source records; replays of one plan do not count."""
-        columns = ", ".join((*_LETTER, "original_topic", "original_partition", "original_offset", "plan_id", "attempt"))
-        columns += ", target_topic, target_topic_id, target_partition, target_offset, replayed_at"
-        columns += ", first_place, first_timestamp"
-        text = f"SELECT {columns} FROM {REPLAYED} WHERE cluster = :cluster AND plan_id <> :but_of ORDER BY attempt"
-        cluster: dict[str, str | int] = {"cluster": self.warehouse.cluster}
-        rows = self._rows(text, cluster | {"but_of": but_of}, (REPLAYED,))
-        is_planned = self.warehouse.exists(PLANS)
-        plans = jvmless.rows(self.warehouse, PLANS, cluster, ["created_at", "targets"]) if is_planned else []
-        standing = Standing.known(self.warehouse, rows, plans)
-        found = _History(self._aborted(), standing, origins.hops_of(self.warehouse))
+        rows = [row for row in self._replayed if row["plan_id"] != but_of]
+        standing = Standing.known(self.warehouse, rows, self._plans)
+        found = _History(self._aborted, standing, self._hops)
         for row in rows:
             letter = Letter.of(row)
             found.by_place[letter.place].append((letter, row))
             found.by_source[row["original_topic"], row["original_partition"], row["original_offset"]] = row
         return found
 
+    @cached_property
+    def _replayed(self) -> list[dict[str, Any]]:
+        columns = ", ".join((*_LETTER, "original_topic", "original_partition", "original_offset", "plan_id", "attempt"))
+        columns += ", target_topic, target_topic_id, target_partition, target_offset, replayed_at"
+        columns += ", first_place, first_timestamp"
+        text = f"SELECT {columns} FROM {REPLAYED} WHERE cluster = :cluster ORDER BY attempt"
+        return self._rows(text, {"cluster": self.warehouse.cluster}, (REPLAYED,))
+
+    @cached_property
+    def _plans(self) -> list[dict[str, Any]]:
+        cluster: dict[str, str | int] = {"cluster": self.warehouse.cluster}
+        is_planned = self.warehouse.exists(PLANS)
+        return jvmless.rows(self.warehouse, PLANS, cluster, ["created_at", "targets"]) if is_planned else []
+
+    @cached_property
+    def _hops(self) -> dict[origins.Place, origins.Place]:
+        return origins.hops_of(self.warehouse)
+
+    @cached_property
     def _aborted(self) -> dict[tuple[Any, ...], list[tuple[int, int]]]:
         """Return, by topic and partition, the ranges of offsets of aborted transactions, in order."""
         if not self.warehouse.exists(TRANSACTIONS):

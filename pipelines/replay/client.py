@@ -475,15 +475,14 @@ def offsets(
 
 
 def offsets_at(admin: Admin, places: Iterable[tuple[str, int]], millis: int) -> dict[tuple[str, int], int]:
-    """Return, by topic and partition, the first offset whose record has a time or a later one.
+    """Return, by topic and partition, the first offset whose record has a time or a later one; -1 if there is none.
 
-    Partitions without such a record are left out, as are those that are gone, hidden, or have no leader.
+    Partitions that are gone, hidden, or have no leader are left out.
 
     Raises AfterlogError: the cluster does not answer.
     """
     spec = OffsetSpec.for_timestamp(millis)
-    found = _offsets(admin, places, spec, "read_uncommitted")
-    return {place: offset for place, offset in found.items() if offset >= 0}
+    return _offsets(admin, places, spec, "read_uncommitted")
 
 
 def _offsets(

@@ -8,6 +8,7 @@ at which the dead letter was written.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,10 @@ from pipelines.settings import Settings
 
 Spans = dict[tuple[str, int], tuple[int, int]]
 """The first offset and the one behind the last, by topic and partition."""
+Elsewhere = Mapping[tuple[str, str], Iterable[Letter]]
+"""Dead letters by the topic, with its id, to which another plan replays them."""
+Take = Callable[[Message, tuple[str, int], int], None]
+_PLAN_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 @dataclass
@@ -62,14 +67,14 @@ def look(
     settings: Settings,
     admin: Admin,
     records: Sequence[PlannedRecord],
-    elsewhere: Mapping[str, Iterable[Letter]],
+    elsewhere: Elsewhere,
     *,
     behind: Planned | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Found:
     """Return what the targets of records, and other topics, tell about replays of these records by other plans.
 
-    ``elsewhere`` has the topics to which other plans replay some of the dead letters. ``behind`` is up to where the
+    ``elsewhere`` has the targets of other plans that take some of the dead letters. ``behind`` is up to where the
     records' own plan has looked; None: look from the time on at which the first of them died. ``stopped`` tells whether
     to stop while open transactions are waited for.
 
@@ -79,10 +84,13 @@ def look(
     by_topic: dict[str, list[PlannedRecord]] = defaultdict(list)
     for record in records:
         by_topic[record.topic].append(record)
-    for other, letters in elsewhere.items():
+    topics = describe(admin, {*by_topic, *(name for name, _ in elsewhere)})
+    for (name, topic_id), letters in elsewhere.items():
         wanted = set(letters)
-        by_topic[other] += [record for record in records if record.topic != other and record.letter in wanted]
-    topics = describe(admin, by_topic)
+        taken = [record for record in records if record.letter in wanted]
+        if name in topics and topic_id and topics[name].topic_id != topic_id:
+            _unknown(found, taken, f"topic {name} was deleted and created again since another plan took them")
+        by_topic[name] += [record for record in taken if record.topic != name]
     for name, of_topic in sorted(by_topic.items()):
         if not of_topic:
             continue
@@ -90,35 +98,87 @@ def look(
         if topic is None or topic.ends is None or topic.starts is None or topic.may_read is False:
             _unknown(found, of_topic, f"topic {name} is gone, or cannot be read")
             continue
-        spans = _spans(admin, topic, of_topic, behind)
-        if isinstance(spans, str):
-            _unknown(found, of_topic, spans)
+        looked = _Look(admin, topic, of_topic, behind, found)
+        spans = looked.spans()
+        if not spans:
+            looked.judge()
+        elif topic.is_compacted:
+            _unknown(found, of_topic, f"topic {name} is compacted")
         elif targets.settled(admin, {place: end for place, (_, end) in spans.items()}, stopped):
-            targets.read(settings, spans, _Match(of_topic, behind.plan_id if behind else "", found).take)
+            match = _Match(of_topic, behind.plan_id if behind else "", found)
+            targets.read(settings, spans, looked.timed(match.take))
+            looked.judge()
     return found
 
 
-def _spans(admin: Admin, topic: Topic, records: Sequence[PlannedRecord], behind: Planned | None) -> Spans | str:
-    """Return the offsets of a topic where replays of records can stand, or why nobody can tell, as a clause."""
-    assert topic.starts is not None
-    assert topic.ends is not None
-    places = [(topic.name, partition) for partition in range(topic.partitions)]
-    known = behind.ends.get(topic.name) if behind is not None else None
-    if known is not None:
-        begins = {place: known[place[1]] if place[1] < len(known) else 0 for place in places}
-    else:
-        times = [millis_of(behind.at - CLOCKS)] if behind is not None else [_millis(record) for record in records]
+@dataclass
+class _Look:
+    """A look at one topic: which offsets are read, and of which records these do not tell."""
+
+    admin: Admin
+    topic: Topic
+    records: Sequence[PlannedRecord]
+    behind: Planned | None
+    found: Found
+    _cut: dict[int, int | None] = field(default_factory=dict)
+
+    def spans(self) -> Spans:
+        """Return the offsets where replays of the records can stand."""
+        topic, behind = self.topic, self.behind
+        assert topic.starts is not None
+        assert topic.ends is not None
+        known = behind.ends.get(topic.name) if behind is not None else None
+        times = [millis_of(behind.at - CLOCKS)] if behind is not None else [_millis(record) for record in self.records]
         at = None if None in times else min(time for time in times if time is not None)
-        begins = dict.fromkeys(places, 0) if at is None else offsets_at(admin, places, at)
-    spans = {}
-    for place in places:
-        start, end = topic.starts[place[1]], topic.ends[place[1]]
-        begin = begins.get(place, end)
-        if begin < start or (known is None and begin == start > 0):  # records before the first may be as young
-            return f"topic {topic.name} does not go back so far"
-        if begin < end:
-            spans[place] = (begin, end)
-    return f"topic {topic.name} is compacted" if spans and topic.is_compacted else spans
+        places = [(topic.name, partition) for partition in range(topic.partitions)]
+        timed = {} if known is not None or at is None else offsets_at(self.admin, places, at)
+        spans = {}
+        for place in places:
+            partition = place[1]
+            start, end = topic.starts[partition], topic.ends[partition]
+            if known is not None:
+                begin = known[partition] if partition < len(known) else 0
+            else:
+                begin = 0 if at is None else timed.get(place, 0)
+                begin = min([end if begin < 0 else begin, *self._behind_sources(partition)])
+            if begin < start or (known is None and begin == start > 0):
+                self._cut[partition] = None  # until the first record tells its time
+            if max(begin, start) < end:
+                spans[place] = (max(begin, start), end)
+        return spans
+
+    def _behind_sources(self, partition: int) -> list[int]:
+        """Return the offsets behind the records that failed, if their replays go back to this partition."""
+        return [
+            record.source.offset + 1
+            for record in self.records
+            if record.source.topic == self.topic.name
+            and record.source.partition == partition == record.partition
+            and record.source.offset is not None
+        ]
+
+    def timed(self, take: Take) -> Take:
+        """Return a function that notes the time of the first record of each partition, and gives records on."""
+
+        def taking(message: Message, place: tuple[str, int], offset: int) -> None:
+            if self._cut.get(place[1], 0) is None:
+                self._cut[place[1]] = message.timestamp()[1]
+            take(message, place, offset)
+
+        return taking
+
+    def judge(self) -> None:
+        """Tell of which records nobody can tell, as the log of a partition does not go back so far."""
+        assert self.topic.starts is not None
+        for record in self.records:
+            partitions = self._cut if record.partition is None else {record.partition} & self._cut.keys()
+            for partition in partitions:
+                first, died, source = self._cut[partition], _millis(record), record.source
+                is_here = (source.topic, source.partition) == (self.topic.name, partition) and self.behind is None
+                is_behind = is_here and source.offset is not None and source.offset >= self.topic.starts[partition]
+                is_younger = self.behind is None and None not in (first, died) and (first or 0) < (died or 0)
+                if not is_behind and not is_younger:
+                    _unknown(self.found, [record], f"topic {self.topic.name} does not go back so far")
 
 
 class _Match:
@@ -138,17 +198,13 @@ class _Match:
         """Note the records of which a message is a replay by another plan."""
         headers = dict(headers_of(message))
         plan, letter = _text(headers.get(PLAN)), _text(headers.get(RECORD))
-        if not plan or plan == self._own:
+        if not _PLAN_ID.fullmatch(plan) or plan == self._own:
             return
         told = Source.told_by(headers.items())
         origin = _ascii(told.place) if told is not None and told.place is not None else None
         at = message.timestamp()[1]
         attempt = attempt_of(headers.items()) or 1
-        same = [
-            record
-            for record in self._by_letter.get(letter, ())
-            if origin is None or record.origin.place is None or origin == _ascii(record.origin.place)
-        ]
+        same = [*self._by_letter.get(letter, ())]
         same += [record for record in self._by_origin.get(origin or "", ()) if attempt >= record.attempt]
         for record in same:
             died = _millis(record)

@@ -30,7 +30,7 @@ NAME = "journal.db"
 _BUSY_SECONDS = 30.0
 _LOCK_SECONDS = 1.0  # who only asks whether a plan runs holds its lock for a moment
 _TABLES = """
-CREATE TABLE IF NOT EXISTS memory (since TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS memory (inode INTEGER NOT NULL, since TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS plans (
     plan_id TEXT PRIMARY KEY, state TEXT NOT NULL, sentence TEXT, request TEXT, runner TEXT,
     since_planned INTEGER NOT NULL, attempted INTEGER NOT NULL,
@@ -191,7 +191,8 @@ class Journal:
     """The memory of all plans' runs of a warehouse, in one file; each change is on the disk when its method returns.
 
     A warehouse can hold several clusters with topics of the same names: claims are those of one of them. ``since`` is
-    the time from which on the journal knows all that plans of the warehouse replayed.
+    the time from which on the journal knows all that plans of the warehouse replayed. A file that was copied or
+    restored knows it from now on, as other runs can have gone on without it.
 
     Raises EnvironmentLacking in all methods: the file cannot be read or written.
     """
@@ -241,12 +242,13 @@ class Journal:
 
     def _remembered(self) -> datetime:
         """Return since when the journal remembers; an older one does not say it, but knows its plans."""
-        text = "SELECT min(since) FROM memory"
-        if self._execute(text) == [(None,)]:
+        text = "SELECT max(since) FROM memory WHERE inode = ?"
+        if self._execute(text, (self._inode,)) == [(None,)]:
             with self._transaction():
-                plans = "SELECT min(coalesce((SELECT min(updated_at) FROM plans), ?1), ?1)"
-                self._execute(f"INSERT INTO memory {plans}", (_now(),))
-        return datetime.fromisoformat(self._execute(text)[0][0])
+                is_first = not self._execute("SELECT 1 FROM memory LIMIT 1")
+                known = self._execute("SELECT min(updated_at) FROM plans")[0][0] if is_first else None
+                self._execute("INSERT INTO memory VALUES (?, ?)", (self._inode, known or _now()))
+        return datetime.fromisoformat(self._execute(text, (self._inode,))[0][0])
 
     # Plans
 
@@ -318,6 +320,12 @@ class Journal:
         """Return, for the places of source records of which plans took a dead letter, the last such plan."""
         found = ((source.place, self._last_plan(_OF_SAME_SOURCE, source[:3])) for source in sources)
         return {place: plan_id for place, plan_id in found if place is not None and plan_id is not None}
+
+    def are_produced(self, letters: Iterable[Letter]) -> set[Letter]:
+        """Return the dead letters, among some, that stand committed on a target."""
+        here = _OF_CLUSTER.format(5)
+        text = f"SELECT 1 FROM {_OF_SAME_LETTER} AND produced = 1 AND {here} LIMIT 1"
+        return {letter for letter in letters if self._execute(text, (*letter, self._cluster))}
 
     def claims(self, letters: Iterable[Letter]) -> dict[Letter, str]:
         """Return, for the dead letters that plans replayed or are about to replay, the last such plan."""
@@ -505,7 +513,7 @@ class Journal:
             if found is State.RUNNING:
                 found = in_place_of_running
             if found in (State.READY, State.FAILED) and request == Request.PAUSE:
-                found = State.PAUSED
+                found, sentence, exit_code = State.PAUSED, None, None
             return Status(
                 plan_id,
                 found,

@@ -148,13 +148,9 @@ class Topics:
                 ids = [one["value"] for one in row["settings"] or () if one["name"] == "topic_id"]
                 found._saw(wanted, row["name"], ids[0] if ids else None, row["observed_at"])
         if warehouse.exists(BATCHES):
-            text = f"""
-                SELECT topic, topic_id, min(max_timestamp) AS first_at, max(max_timestamp) AS last_at
-                FROM {BATCHES} WHERE cluster = :cluster GROUP BY topic, topic_id
-            """
+            text = f"SELECT DISTINCT topic, topic_id FROM {BATCHES} WHERE cluster = :cluster"
             for row in duck.answer(warehouse, text, equal, (BATCHES,), {}).objects():
-                for at in (row["first_at"], row["last_at"]):
-                    found._saw(wanted, row["topic"], row["topic_id"], at)
+                found._saw(wanted, row["topic"], row["topic_id"], None)  # their times are those of producers
         return found
 
     def _saw(self, wanted: Collection[str], topic: str, topic_id: str | None, at: datetime | None) -> None:
@@ -174,15 +170,21 @@ class Topics:
             return None
         if any(seen >= at for times in others.values() for seen in times):
             return False
-        return True if any(seen <= at for seen in ids.get(now, ())) else None
+        return True if self.was_seen(topic, now, at) else None
+
+    def was_seen(self, topic: str, now: str | None, at: datetime | None) -> bool:
+        """Tell whether a topic had its id of now at a time already."""
+        return at is not None and any(seen <= at for seen in self.seen.get(topic, {}).get(now or "", ()))
 
 
-def is_same_record(row: Row, told: Told | None, fetched: Fetched, is_same_topic: bool | None) -> bool | None:
+def is_same_record(
+    row: Row, told: Told | None, fetched: Fetched, is_same_topic: bool | None, was_seen: bool = False
+) -> bool | None:
     """Tell whether a record in the original topic is the one that a dead letter is about; None: nothing decides.
 
     The key and value of the dead letter, if it has them, and the sizes that its acknowledgement tells must be the
     record's. So must its timestamp. If the dead letter does not tell that, a record with a later time than the failure
-    is another one.
+    is another one, unless the topic's id of now ``was_seen`` before the failure: then a clock was ahead.
     """
     key, value = (None if row[part] is None else bytes(row[part]) for part in ("key", "value"))
     if row["payload_copied"] is not False:
@@ -203,7 +205,7 @@ def is_same_record(row: Row, told: Told | None, fetched: Fetched, is_same_topic:
     if expected is not None and expected != fetched.timestamp:
         return False
     died = millis_of(row["routed_at"] or row["dlq_timestamp"]) if tells_when_it_died(row) else None
-    if died is not None and fetched.timestamp > died:
+    if died is not None and fetched.timestamp > died and not was_seen:
         return False
     if original is not None:
         return True

@@ -190,11 +190,13 @@ def judge_targets(entries: Sequence[Entry], options: Options, targets: Mapping[s
             entry.reasons += [reason for reason in found if reason not in entry.reasons]
 
 
-def judge_claims(entries: Sequence[Entry], options: Options, claims: Mapping[Letter, str]) -> None:
-    """Refuse records that a plan has taken, of which nothing stands in the tables yet."""
+def judge_claims(
+    entries: Sequence[Entry], options: Options, claims: Mapping[Letter, str], produced: Collection[Letter]
+) -> None:
+    """Refuse records that a plan has taken, or replayed, of which nothing stands in the tables yet."""
     for entry in entries:
         if entry.letter in claims and not options.again and "replayed_before" not in entry.reasons:
-            entry.reasons.append("claimed")
+            entry.reasons.append("replayed_before" if entry.letter in produced else "claimed")
 
 
 def fetch_originals(entries: Sequence[Entry], options: Options, warehouse: Warehouse) -> None:
@@ -226,8 +228,10 @@ def fetch_originals(entries: Sequence[Entry], options: Options, warehouse: Wareh
             without_original(entry)
         else:
             row = entry.candidate.row
-            is_same_topic = topics.is_same(source[0], now.get(source[0]), row["routed_at"] or row["dlq_timestamp"])
-            is_same = origins.is_same_record(row, told.get(source), one, is_same_topic)
+            at = row["routed_at"] or row["dlq_timestamp"]
+            is_same_topic = topics.is_same(source[0], now.get(source[0]), at)
+            was_seen = topics.was_seen(source[0], now.get(source[0]), at)
+            is_same = origins.is_same_record(row, told.get(source), one, is_same_topic, was_seen)
             if is_same is None:
                 entry.doubt("other_record_possible", options)
             elif not is_same:
@@ -275,7 +279,7 @@ def judge_letters(entries: Sequence[Entry], options: Options, warehouse: Warehou
     Landed segments tell it, and reads of a topic that see committed records only. Of other dead letters the cluster is
     asked. Brokers write those of share groups without a transaction.
     """
-    from pipelines.replay import client, fetch, targets
+    from pipelines.replay import client, fetch
 
     is_committed = warehouse.settings.dlq.isolation_level == "read_committed"
     unsure = [
@@ -288,13 +292,15 @@ def judge_letters(entries: Sequence[Entry], options: Options, warehouse: Warehou
     ]
     if not unsure:
         return
-    found = fetch.fetch(warehouse.settings, {fetch.place_of(entry.letter) for entry in unsure})
-    now = targets.describe_ids(client.admin(warehouse.settings), {entry.letter.topic for entry in unsure})
+    now = client.describe(client.admin(warehouse.settings), {entry.letter.topic for entry in unsure})
+    readable = {name for name, topic in now.items() if topic.may_read is not False}
+    places = {fetch.place_of(entry.letter) for entry in unsure if entry.letter.topic in readable}
+    found = fetch.fetch(warehouse.settings, places)
     unknown = []
     for entry in unsure:
         letter = entry.letter
-        there = found[fetch.place_of(letter)]
-        is_same_topic = letter.topic_id in ("", now.get(letter.topic))
+        there = found.get(fetch.place_of(letter), fetch.ABSENT)
+        is_same_topic = letter.topic in now and letter.topic_id in ("", now[letter.topic].topic_id)
         if isinstance(there, fetch.Fetched) and (there.key, there.value) == (entry.before.key, entry.before.value):
             continue
         if is_same_topic and there is fetch.ABORTED:
@@ -313,8 +319,12 @@ def judge_earlier(entries: Sequence[Entry], options: Options, warehouse: Warehou
     """Refuse records that stand on a target already as replays of which the journal knows nothing."""
     from pipelines.replay import client, earlier, store
 
-    records = [entry.record for entry in entries if not entry.reasons]
-    records = [record for record in records if earlier.is_older(record.dead_lettered_at, journal.since)]
+    records = [
+        entry.record
+        for entry in entries
+        if not entry.reasons
+        and earlier.is_older(entry.dead_lettered_at or entry.candidate.row["_ingested_at"], journal.since)
+    ]
     if options.again or not records:
         return
     settings = warehouse.settings

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 
 from expectations.rules import counted
 from pipelines.errors import AfterlogError, WriterBusy
@@ -20,7 +19,7 @@ from pipelines.replay import journal as journals
 from pipelines.replay.client import Admin, Topic, admin
 from pipelines.replay.deaths import Deaths
 from pipelines.replay.journal import Journal, Request, State
-from pipelines.replay.model import Letter, Plan, PlannedRecord, Replayed
+from pipelines.replay.model import Plan, PlannedRecord, Replayed
 from pipelines.replay.pace import Pace
 from pipelines.replay.sender import Fenced, NotCommitted, Sender, size_of
 from pipelines.run.stop import Stop
@@ -68,13 +67,13 @@ def run(
     stop: Stop | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
     confirmed: Callable[[Sequence[Replayed]], None] = lambda replayed: None,
-    elsewhere: Mapping[str, Iterable[Letter]] = MappingProxyType({}),
+    elsewhere: Callable[[], earlier.Elsewhere] = dict,
 ) -> Ended:
     """Replay what of a plan does not stand on its targets yet, in the plan's order.
 
     ``directory`` is that of the journal (`journal.directory_of`). ``rate`` is in records a second. ``batch`` is the
     most records of one transaction. ``confirmed`` gets each record that stands committed, at the start those that it
-    may have got before. ``elsewhere`` has the topics to which other plans replay some of the dead letters. A plan that
+    may have got before. ``elsewhere`` tells to which topics other plans replay some of the dead letters. A plan that
     was asked to be cancelled is cancelled, and nothing more is replayed.
 
     Raises AfterlogError: WriterBusy (another process runs the plan), or one sentence about what is wrong. The plan can
@@ -128,7 +127,7 @@ class _Run:
         stop: Stop | None,
         progress: Callable[[Progress], None],
         confirmed: Callable[[Sequence[Replayed]], None],
-        elsewhere: Mapping[str, Iterable[Letter]],
+        elsewhere: Callable[[], earlier.Elsewhere],
     ) -> None:
         self._plan = plan
         self._journal = journal
@@ -202,25 +201,24 @@ class _Run:
             missing = [record for record in self._plan.records if record.position not in standing]
             if self._journal.request(self._plan.plan_id) is Request.CANCEL:
                 return self._cancelled()
-            if not (before.since_planned or self._plan.again):
-                self._learn(asked, missing)
+            if not (before.since_planned and self._journal.since <= self._plan.created_at) and not self._plan.again:
+                self._learn(asked, missing, may_be_forgotten=not before.since_planned)
             with Deaths(self._settings, asked, self._plan) as deaths:
                 deaths.replayed(found)
                 self._skipped = 0
                 return self._replay(asked, sender, deaths, missing)
 
-    def _learn(self, asked: Admin, missing: Sequence[PlannedRecord]) -> None:
-        """Let the journal know which records stand as replays of other plans that it may have forgotten.
+    def _learn(self, asked: Admin, missing: Sequence[PlannedRecord], may_be_forgotten: bool) -> None:
+        """Let the journal know which records stand as replays of other plans, if it was lost or restored.
 
         Raises Gone: nobody can tell it of some.
         """
         behind = earlier.Planned.of(self._plan)
-        found = earlier.look(self._settings, asked, missing, self._elsewhere, behind=behind, stopped=self._is_stopped)
-        if found.unknown and "replay_unknown" not in self._plan.allowed:
+        found = earlier.look(self._settings, asked, missing, self._elsewhere(), behind=behind, stopped=self._is_stopped)
+        if may_be_forgotten and found.unknown and "replay_unknown" not in self._plan.allowed:
             raise targets.Gone(
                 f"The journal does not know plan {self._plan.plan_id} from its beginning, and {found.why}, so nobody "
-                f"can tell whether {counted(len(found.unknown), 'record')} of it were replayed meanwhile: make a new "
-                "plan."
+                f"can tell which of {counted(len(found.unknown), 'record')} were replayed meanwhile: make a new plan."
             )
         self._journal.learn({plan_id: [*records.values()] for plan_id, records in found.replayed.items()})
 

@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -155,11 +155,17 @@ def records(warehouse: Warehouse, plan_id: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["position"] is None, row["position"] or 0, *Letter.of(row)))
 
 
-def letters(warehouse: Warehouse, plan_id: str) -> set[Letter]:
-    """Return the eligible dead letters of a plan."""
-    columns = [*_letter(Letter("", "", 0, 0)), "position"]
-    rows = _rows(warehouse, REPLAYS, {"cluster": warehouse.cluster, "plan_id": plan_id}, columns)
-    return {Letter.of(row) for row in rows if row["position"] is not None}
+def letters(warehouse: Warehouse, plan_ids: Collection[str]) -> dict[str, set[Letter]]:
+    """Return the eligible dead letters of plans, by plan."""
+    equal: dict[str, str | int] = {"cluster": warehouse.cluster}
+    if len(plan_ids) == 1:
+        equal["plan_id"] = next(iter(plan_ids))
+    columns = [*_letter(Letter("", "", 0, 0)), "plan_id", "position"]
+    found: dict[str, set[Letter]] = {plan_id: set() for plan_id in plan_ids}
+    for row in _rows(warehouse, REPLAYS, equal, columns) if plan_ids else ():
+        if row["position"] is not None and row["plan_id"] in found:
+            found[row["plan_id"]].add(Letter.of(row))
+    return found
 
 
 def load(warehouse: Warehouse, row: Mapping[str, Any]) -> Plan:
@@ -202,19 +208,27 @@ def source_of(row: Mapping[str, Any]) -> Source:
     return Source(row["original_topic"], row["original_partition"], row["original_offset"], millis)
 
 
-def elsewhere(warehouse: Warehouse, records: Sequence[PlannedRecord], but_of: str = "") -> dict[str, set[Letter]]:
-    """Return the targets of other plans that have taken dead letters, or their source records, by target topic."""
+def elsewhere(
+    warehouse: Warehouse, records: Sequence[PlannedRecord], but_of: str = ""
+) -> dict[tuple[str, str], set[Letter]]:
+    """Return which dead letters, or their source records, other plans have taken, by target topic and its id."""
+    ids_of = {
+        (row["plan_id"], target["topic"]): target["topic_id"] or ""
+        for row in plans(warehouse)
+        for target in row["targets"] or ()
+    }
     letters = {record.letter.place: record.letter for record in records}
     sources = {record.source.place: record.letter for record in records if record.source.place is not None}
     columns = [*_letter(Letter("", "", 0, 0)), *_source(Source(None, None, None))]
     columns += ["plan_id", "position", "target_topic"]
-    found: dict[str, set[Letter]] = defaultdict(set)
+    found: dict[tuple[str, str], set[Letter]] = defaultdict(set)
     for row in _rows(warehouse, REPLAYS, {"cluster": warehouse.cluster}, columns):
         if row["position"] is None or row["plan_id"] == but_of:
             continue
         source = Source(*(row[f"original_{part}"] for part in ("topic", "partition", "offset"))).place
         same = {letters.get(Letter.of(row).place), sources.get(source or "")}
-        found[row["target_topic"]].update(letter for letter in same if letter is not None)
+        topic = row["target_topic"]
+        found[topic, ids_of.get((row["plan_id"], topic), "")].update(letter for letter in same if letter is not None)
     return {topic: of_topic for topic, of_topic in found.items() if of_topic}
 
 

@@ -221,6 +221,7 @@ def read(
                 del left[place]
                 if not left:
                     break
+                reader.incremental_unassign([TopicPartition(*place)])
     finally:
         reader.close()
 

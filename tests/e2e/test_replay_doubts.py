@@ -18,7 +18,7 @@ from local.kafka_client import Message
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.replay import actions, store
 from pipelines.replay.candidates import RECORDS, REPLAYED, REPLAYS, Choice
-from pipelines.replay.journal import NAME, Journal
+from pipelines.replay.journal import NAME, Journal, State
 from pipelines.replay.judge import DOUBTS, Options
 from pipelines.settings import Settings, load
 from pipelines.warehouse import append
@@ -164,6 +164,21 @@ def test_the_timestamp_and_the_sizes_of_a_record_decide(
     assert reasons(warehouse) == [[], other, [], other, other, []]
 
 
+def test_a_clock_that_is_ahead_is_no_other_record_where_the_topic_is_known(
+    settings: Settings, kafka: KafkaAdmin, names: Iterator[str]
+) -> None:
+    topic = next(names)
+    kafka.create_topic(topic)
+    now = datetime.now(UTC)
+    kafka.produce(topic, [Message(b"v", b"k", timestamp=round((now + timedelta(seconds=3)).timestamp() * 1000))])
+    warehouse = letters(settings, topic, 1, **BARE, **constant(routed_at=now))
+    assert reasons(warehouse) == [["other_record"]]
+    seen = {"cluster": "default", "kind": "topic", "name": topic, "observed_at": now - DAY, "_bronze_id": "b"}
+    seen |= {"settings": [{"name": "topic_id", "value": kafka.topic_id(topic), "source": None}]}
+    put(settings, "silver.cluster_settings", seen)
+    assert reasons(warehouse) == [[]]
+
+
 def test_without_any_time_nothing_decides(settings: Settings, kafka: KafkaAdmin, names: Iterator[str]) -> None:
     topic = next(names)
     kafka.create_topic(topic)
@@ -253,20 +268,88 @@ def test_a_lost_journal_is_learned_from_the_targets_of_other_plans(
 def test_a_target_that_cannot_be_read_so_far_back_is_refused(
     settings: Settings, kafka: KafkaAdmin, names: Iterator[str]
 ) -> None:
-    topic = next(names)
-    kafka.create_topic(topic)
-    warehouse = letters(settings, topic, 3)
-    kafka.produce(topic, [Message(b"x", b"k")] * 5)
-    assert reasons(warehouse) == [[], [], []]
+    """Only of records that can stand in what is gone: each record and each partition is judged by itself."""
+    topic, other = next(names), next(names)
+    kafka.create_topic(topic, 2)
+    kafka.create_topic(other, 2)
+    now = datetime.now(UTC)
+    for name in (topic, other):
+        kafka.produce(name, [Message(b"x", b"k", partition=at % 2) for at in range(10)])
+    died = {0: now - 30 * DAY, 1: now, 2: now + timedelta(minutes=20), 3: None, 4: now}
+    landed = constant(_ingested_at=now + timedelta(hours=1), dlq_timestamp=None)
+    warehouse = letters(settings, topic, 5, routed_at=died.get, **landed)
+    assert reasons(warehouse) == [[]] * 5
+    assert reasons(warehouse, options=Options(to=other)) == [[]] * 5
+    kafka.delete_records(other, 1, 2)
+    unknown = ["replay_unknown"]
+    found = reasons(warehouse, options=Options(to=other))  # the third died later than the first record that is there
+    assert found == [unknown, unknown, [], unknown, unknown]
+    assert reasons(warehouse) == [[]] * 5
+    kafka.delete_records(topic, 1, 5)  # all of another partition
     kafka.delete_records(topic, 0, 2)
-    assert reasons(warehouse) == [["replay_unknown"]] * 3
+    assert reasons(warehouse) == [unknown, unknown, [], [], []]  # a replay stands behind what failed
     shutil.rmtree(store.directory_of(warehouse))
     with Journal(store.directory_of(warehouse), "default"):
         pass  # as a run that lands dead letters does, before they die
     later = datetime.now(UTC) + timedelta(hours=1)
     shutil.rmtree(settings.warehouse + "/silver")
-    warehouse = letters(settings, topic, 3, **constant(routed_at=later, _ingested_at=later))
-    assert reasons(warehouse) == [[], [], []]
+    warehouse = letters(settings, topic, 2, **constant(routed_at=None, dlq_timestamp=None, _ingested_at=later))
+    assert reasons(warehouse) == [[], []]
+
+
+def test_a_replay_is_known_again_whatever_is_learned_of_its_first_place(
+    settings: Settings, kafka: KafkaAdmin, names: Iterator[str]
+) -> None:
+    topic, other = next(names), next(names)
+    kafka.create_topic(topic)
+    kafka.create_topic(other)
+    kafka.produce(topic, [Message(b"first", b"k")] * 3)
+    warehouse = letters(settings, topic, 3)
+    run_partly(warehouse, planned(warehouse, options=Options(to=other)), 0)
+    hops = [
+        {"cluster": "default", "topic": topic, "partition": 0, "offset": at, "original_topic": "orders"}
+        | {"original_partition": 0, "original_offset": at, "slice": "s"}
+        for at in range(3)
+    ]
+    put(settings, "silver.dlq_hops", *hops)
+    shutil.rmtree(store.directory_of(warehouse))
+    shutil.rmtree(warehouse.location(REPLAYED), ignore_errors=True)
+    choice = Choice(where="dlq_offset < 99")
+    assert reasons(warehouse, choice, Options(to=other)) == [["replayed_before"]] * 3
+
+
+def test_a_journal_that_was_restored_is_not_believed(
+    settings: Settings, kafka: KafkaAdmin, names: Iterator[str], tmp_path: Path
+) -> None:
+    topic = next(names)
+    kafka.create_topic(topic)
+    kafka.produce(topic, [Message(b"first", b"k")] * 4)
+    warehouse = Warehouse(settings)
+    with Journal(store.directory_of(warehouse), "default"):
+        pass
+    shutil.copytree(settings.warehouse, tmp_path / "backup")
+    warehouse = letters(settings, topic, 4)
+    shutil.copytree(settings.warehouse, tmp_path / "backup", dirs_exist_ok=True)
+    actions.run(warehouse, planned(warehouse))
+    shutil.rmtree(settings.warehouse)
+    shutil.copytree(tmp_path / "backup", settings.warehouse)
+    assert reasons(warehouse, Choice(where="dlq_offset < 99")) == [["replayed_before"]] * 4
+
+
+def test_a_target_of_another_plan_that_was_created_again_tells_nothing(
+    settings: Settings, kafka: KafkaAdmin, names: Iterator[str]
+) -> None:
+    topic, other = next(names), next(names)
+    for name in (topic, other):
+        kafka.create_topic(name)
+    kafka.produce(topic, [Message(b"first", b"k")] * 3)
+    warehouse = letters(settings, topic, 3)
+    run_partly(warehouse, planned(warehouse, options=Options(to=other)), 0)
+    kafka.delete_topics(other)
+    kafka.create_topic(other)
+    shutil.rmtree(store.directory_of(warehouse))
+    shutil.rmtree(warehouse.location(REPLAYED), ignore_errors=True)
+    assert reasons(warehouse) == [["replay_unknown"]] * 3
 
 
 def test_a_plan_of_a_lost_journal_is_refused_where_its_target_was_cut(
@@ -547,3 +630,31 @@ def test_what_to_know_before_a_run_is_said(settings: Settings, kafka: KafkaAdmin
     assert told["readers"] == {
         topic: {"billing": ["dead letters"], "fraud": ["dead letters"], "shipping": ["topology", "collected"]}
     }
+    warehouse = letters_of_two(settings, topic)
+    said = actions.plan(warehouse, Choice(where="dlq_topic = 'dlq.two'"), Options()).result
+    assert f"{topic} is also read by billing (dead letters), fraud (dead letters), shipping" in said
+
+
+def letters_of_two(settings: Settings, topic: str) -> Warehouse:
+    """Add dead letters of two groups: each of them gets those of the other one again."""
+    rows = letters_row(settings, topic, 2, 0, datetime.now(UTC))
+    for number, row in enumerate(rows):
+        row |= {"dlq_topic": "dlq.two", "original_offset": number, "consumer_group": ("billing", "fraud")[number]}
+        row |= {"header_profile": "spring-kafka", "key": b"k", "value": b"x", "user_headers": ()}
+    append.append(Warehouse(settings), contract_of(RECORDS), rows)
+    return Warehouse(settings)
+
+
+def test_a_pause_after_a_failure_is_a_pause(settings: Settings, kafka: KafkaAdmin, names: Iterator[str]) -> None:
+    topic = next(names)
+    kafka.create_topic(topic)
+    kafka.produce(topic, [Message(b"x", b"k")])
+    warehouse = letters(settings, topic, 1)
+    plan_id = planned(warehouse)
+    with Journal(store.directory_of(warehouse), "default") as journal:
+        journal.begin(plan_id, "a runner")
+        journal.end(plan_id, "a runner", State.FAILED, "The brokers do not answer.", 3)
+    assert actions.status(warehouse, plan_id).exit_code == 3
+    actions.ask_pause(warehouse, plan_id)
+    told = actions.status(warehouse, plan_id)
+    assert (told.exit_code, "do not answer" in told.result) == (0, False)
