@@ -159,11 +159,11 @@ def judged(candidates: Iterable[Candidate], rules: Rules, options: Options) -> l
 
 
 def leave_out_repeated(entries: Sequence[Entry]) -> None:
-    """Let only the latest dead letter of each source record go to a target."""
+    """Let only the latest dead letter of each record go to a target, also of those that name a retry of it."""
     latest: dict[tuple[Any, ...], Entry] = {}
     oldest = datetime.min.replace(tzinfo=UTC)
     for entry in entries:
-        source = entry.candidate.source
+        source = entry.candidate.source if entry.first is None else entry.first[:3]
         if entry.reasons or source is None:
             continue
         before = latest.get((source, entry.topic))

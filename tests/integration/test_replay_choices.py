@@ -245,6 +245,14 @@ def test_an_attempt_counts_replays_by_all_plans_of_the_source_record(settings: S
     assert attempts == [1, 2, 3]
 
 
+def test_two_dead_letters_that_began_as_one_record_go_back_once(settings: Settings) -> None:
+    """Two groups have retry topics of their own; the headers of both name the record before them."""
+    hop = {"profile": "spring-kafka", "topic": "orders", "partition": 0, "offset": 7, "consumer_group": "billing"}
+    warehouse = letters_in(settings, 3, earlier_hops=lambda number: [hop] if number else [])
+    found = actions.drawn(warehouse, Choice(where="true"), Options(to="repaired"), dry_run=True)
+    assert sorted(entry.reasons for entry in found.entries) == [[], [], ["same_source_record"]]
+
+
 @pytest.mark.parametrize("ignores_rules", [False, True])
 def test_what_a_plan_discards_does_not_change_it(ignores_rules: bool, settings: Settings) -> None:
     (Path(settings.replay.rules)).write_text(
