@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -218,7 +219,8 @@ def run(
             journal.resume(planned.plan_id)
     kept = store.Replays(warehouse, planned)
     if not recover(warehouse, planned, kept) and (expired := why_expired(warehouse, row)):
-        recover(warehouse, planned, kept, has_ended=True)
+        with contextlib.suppress(AfterlogError):
+            recover(warehouse, planned, kept, has_ended=True)
         raise UsageError(telling.expired(row, expired))
 
     def confirmed(found: Sequence[Replayed]) -> None:
