@@ -17,7 +17,7 @@ from pipelines.catalog import stages_of_type
 from pipelines.jvm import session
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.stage import Split
-from pipelines.steps import few_split, held, split
+from pipelines.steps import engine, few_split, held, split
 from pipelines.warehouse import change_feed, duck, lock
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.tables import Warehouse
@@ -66,7 +66,7 @@ def test_java_gives_memory_back_after_a_batch_of_many_rows(
     settings = warehouse_of(empty_warehouse, tmp_path)
     land(settings, {"a.jsonl": [line(offset) for offset in range(20)]})
     given: list[SparkSession] = []
-    monkeypatch.setattr(few_split, "SMALL", -1)
+    monkeypatch.setattr(engine, "SMALL", -1)
     monkeypatch.setattr(split, "MANY_ROWS", many)
     monkeypatch.setattr(session, "give_back", given.append)
     assert run(spark, settings, "bronze.dlq_records", SILVER)[SILVER].accepted == 20
