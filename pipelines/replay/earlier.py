@@ -20,6 +20,7 @@ from pipelines.replay import targets
 from pipelines.replay.client import Admin, Topic, describe, offsets_at
 from pipelines.replay.fetch import headers_of
 from pipelines.replay.model import PLAN, RECORD, Letter, Plan, PlannedRecord, Source, attempt_of, millis_of
+from pipelines.replay.sender import TRANSACTION_SECONDS
 from pipelines.replay.standing import CLOCKS
 from pipelines.settings import Settings
 
@@ -28,6 +29,7 @@ Spans = dict[tuple[str, int], tuple[int, int]]
 Elsewhere = Mapping[tuple[str, str], Iterable[Letter]]
 """Dead letters by the topic, with its id, to which another plan replays them."""
 Take = Callable[[Message, tuple[str, int], int], None]
+_PATIENCE = TRANSACTION_SECONDS + 15.0  # after so long the brokers have aborted the transaction of a killed run
 _PLAN_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
@@ -104,7 +106,7 @@ def look(
             looked.judge()
         elif topic.is_compacted:
             _unknown(found, of_topic, f"topic {name} is compacted")
-        elif targets.settled(admin, {place: end for place, (_, end) in spans.items()}, stopped):
+        elif targets.settled(admin, {place: end for place, (_, end) in spans.items()}, stopped, _PATIENCE):
             match = _Match(of_topic, behind.plan_id if behind else "", found)
             targets.read(settings, spans, looked.timed(match.take))
             looked.judge()

@@ -155,12 +155,12 @@ def _partitions(plan: Plan, topic: Topic) -> Sequence[int]:
     return sorted(partition for partition in chosen if partition is not None)
 
 
-def settled(admin: Admin, ends: Ends, stopped: Callable[[], bool]) -> bool:
-    """Wait until all transactions before the ends have ended; return False if stopped.
+def settled(admin: Admin, ends: Ends, stopped: Callable[[], bool], least_seconds: float = 0.0) -> bool:
+    """Wait until all transactions before the ends have ended, at least so long; return False if stopped.
 
     Raises EnvironmentLacking: one does not end in time.
     """
-    deadline = time.monotonic() + admin.answers.seconds
+    deadline = time.monotonic() + max(admin.answers.seconds, least_seconds)
     while True:
         stable = offsets(admin, ends, "latest", "read_committed")
         behind = [place for place, end in ends.items() if stable.get(place, 0) < end]
