@@ -111,7 +111,7 @@ def drawn(
         planning.judge_letters(entries, options, warehouse)
         if fetches:
             planning.fetch_originals(entries, options, warehouse)
-    planning.judge_claims(entries, options, claims(warehouse, entries), produced(warehouse, entries))
+    planning.judge_claims(entries, options, claims(warehouse, entries))
     if not fetches:
         for entry in entries:
             planning.without_original(entry)
@@ -137,28 +137,20 @@ def drawn(
     )
 
 
-def claims(warehouse: Warehouse, entries: Sequence[planning.Entry]) -> Mapping[Letter, str]:
-    """Return the plans that have taken dead letters, or others of the same source records, by dead letter."""
+def claims(warehouse: Warehouse, entries: Sequence[planning.Entry]) -> Mapping[Letter, bool]:
+    """Return the dead letters that plans have taken, themselves or others of the same source records.
+
+    True: the journal knows that it stands on a target.
+    """
     directory = store.directory_of(warehouse)
     if not (directory / journals.NAME).exists():
         return {}
     with Journal(directory, warehouse.cluster) as journal:
         found = journal.claims(entry.letter for entry in entries)
         sources = journal.claimed_sources(entry.source for entry in entries)
-    return {
-        entry.letter: sources[entry.source.place]
-        for entry in entries
-        if entry.source.place is not None and entry.source.place in sources
-    } | found
-
-
-def produced(warehouse: Warehouse, entries: Sequence[planning.Entry]) -> set[Letter]:
-    """Return the dead letters of which the journal knows that they stand on a target."""
-    directory = store.directory_of(warehouse)
-    if not (directory / journals.NAME).exists():
-        return set()
-    with Journal(directory, warehouse.cluster) as journal:
-        return journal.are_produced(entry.letter for entry in entries)
+        produced = journal.are_produced(found)
+    taken = {entry.letter for entry in entries if entry.letter in found or entry.source.place in sources}
+    return {letter: letter in produced for letter in taken}
 
 
 def letter_topics(warehouse: Warehouse) -> set[str]:
@@ -174,7 +166,7 @@ def explain(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
     options = Options(max_replays=warehouse.settings.replay.max_replays)
     entries = planning.judged(Candidates(warehouse).chosen(Choice(records=(wanted,)), 1), known, options)
     planning.judge_loops(entries, letter_topics(warehouse))
-    planning.judge_claims(entries, options, claims(warehouse, entries), produced(warehouse, entries))
+    planning.judge_claims(entries, options, claims(warehouse, entries))
     said = []
     for entry in entries:
         action, rule = known.decide(entry.candidate.facts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,32 +34,24 @@ class Before:
     @classmethod
     def of(cls, warehouse: Warehouse, draft: Draft) -> Before:
         """Read what the tables tell of the targets and incidents of a plan's eligible records."""
-        eligible = draft.eligible
-        topics = sorted({entry.topic for entry in eligible if entry.topic is not None})
-        owners = {
-            topic: frozenset(filter(None, (owner_of(one.candidate.row) for one in eligible if one.topic == topic)))
-            for topic in topics
-        }
-        committing = {
-            name: committing_group(one.candidate.row)
-            for one in eligible
-            if (name := owner_of(one.candidate.row)) is not None
-        }
-        named = {entry.candidate.incident_id for entry in eligible} - {None}
+        owners: dict[str, dict[str, str | None]] = defaultdict(dict)  # by target, each with the group that commits
+        named: set[str] = set()
+        for entry in draft.eligible:
+            row, topic = entry.candidate.row, entry.topic or ""
+            owners[topic] |= {owner: committing_group(row) for owner in [owner_of(row)] if owner is not None}
+            named |= {entry.candidate.incident_id} if entry.candidate.incident_id is not None else set()
         found: list[Incident] = []
         if named and warehouse.exists(INCIDENTS):
             known = Incidents(warehouse, datetime.now(UTC))
-            for name in sorted(filter(None, named)):
-                try:
+            for name in sorted(named):
+                with contextlib.suppress(UsageError):  # it has no records any more
                     found.append(known.of(name))
-                except UsageError:  # it has no records any more
-                    continue
         own = {  # of several owners each gets the records of the others again
-            topic: frozenset(filter(None, {*names, *(committing.get(name) for name in names)}))
+            topic: frozenset(filter(None, [*names, *names.values()]))
             for topic, names in owners.items()
             if len(names) == 1
         }
-        return cls(readers_of(warehouse, topics), own, found)
+        return cls(readers_of(warehouse, sorted(owners)), own, found)
 
     def said(self) -> list[str]:
         """Return it in sentences."""

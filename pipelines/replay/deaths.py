@@ -13,7 +13,7 @@ from pipelines.errors import AfterlogError
 from pipelines.kafka.errors import named
 from pipelines.replay.client import Admin, Answers, consumer, describe
 from pipelines.replay.fetch import headers_of
-from pipelines.replay.model import PLAN, RECORD, Headers, Plan, Replayed
+from pipelines.replay.model import PLAN, RECORD, Headers, Plan, Replayed, bytes_of, text_of
 from pipelines.settings import Settings
 
 # Headers of share groups, as Kafka 4.4 writes them and as KIP-1317 drafts them: topic, partition, offset.
@@ -35,7 +35,7 @@ class Deaths:
 
     def __init__(self, settings: Settings, admin: Admin, plan: Plan) -> None:
         """Find the ends; raises AfterlogError: the cluster does not answer."""
-        self._plan = plan.plan_id.encode("ascii", "backslashreplace")
+        self._plan = bytes_of(plan.plan_id)
         self._places: dict[tuple[str, int, int], str] = {}
         self._records = {record.letter.place for record in plan.records}
         self.died: set[str] = set()
@@ -87,7 +87,7 @@ class Deaths:
         """Return the place of the dead letter whose replay died, given the headers of the new one."""
         last = dict(headers)
         if last.get(PLAN) == self._plan:
-            place = (last.get(RECORD) or b"").decode("ascii", "replace")
+            place = text_of(last.get(RECORD))
             return place if place in self._records else None
         for names in _COORDINATES:
             topic, partition, offset = ((last.get(name) or b"").decode("utf-8", "replace") for name in names)

@@ -19,7 +19,18 @@ from confluent_kafka import Message
 from pipelines.replay import targets
 from pipelines.replay.client import Admin, Topic, describe, offsets_at
 from pipelines.replay.fetch import headers_of
-from pipelines.replay.model import PLAN, RECORD, Letter, Plan, PlannedRecord, Source, attempt_of, millis_of
+from pipelines.replay.model import (
+    PLAN,
+    RECORD,
+    Letter,
+    Plan,
+    PlannedRecord,
+    Source,
+    attempt_of,
+    bytes_of,
+    millis_of,
+    text_of,
+)
 from pipelines.replay.sender import TRANSACTION_SECONDS
 from pipelines.replay.standing import CLOCKS
 from pipelines.settings import Settings
@@ -192,18 +203,18 @@ class _Match:
         self._by_letter: dict[str, list[PlannedRecord]] = defaultdict(list)
         self._by_origin: dict[str, list[PlannedRecord]] = defaultdict(list)
         for record in records:
-            self._by_letter[_ascii(record.letter.place)].append(record)
+            self._by_letter[_as_told(record.letter.place)].append(record)
             if record.origin.place is not None:
-                self._by_origin[_ascii(record.origin.place)].append(record)
+                self._by_origin[_as_told(record.origin.place)].append(record)
 
     def take(self, message: Message, place: tuple[str, int], offset: int) -> None:
         """Note the records of which a message is a replay by another plan."""
         headers = dict(headers_of(message))
-        plan, letter = _text(headers.get(PLAN)), _text(headers.get(RECORD))
+        plan, letter = text_of(headers.get(PLAN)), text_of(headers.get(RECORD))
         if not _PLAN_ID.fullmatch(plan) or plan == self._own:
             return
         told = Source.told_by(headers.items())
-        origin = _ascii(told.place) if told is not None and told.place is not None else None
+        origin = told.place if told is not None else None
         at = message.timestamp()[1]
         attempt = attempt_of(headers.items()) or 1
         same = [*self._by_letter.get(letter, ())]
@@ -213,6 +224,10 @@ class _Match:
             is_what_died = (*place, offset) == record.source[:3]
             if (died is None or at >= died) and not is_what_died:
                 self._found.replayed.setdefault(plan, {})[record.letter] = record
+
+
+def _as_told(place: str) -> str:
+    return text_of(bytes_of(place))
 
 
 def _unknown(found: Found, records: Iterable[PlannedRecord], why: str) -> None:
@@ -229,11 +244,3 @@ def _millis(record: PlannedRecord) -> int | None:
     """Return from when on a replay of a record can stand on a target, in milliseconds since 1970; None: not known."""
     at = record.dead_lettered_at
     return None if at is None else millis_of(at - CLOCKS)
-
-
-def _text(value: str | bytes | None) -> str:
-    return value if isinstance(value, str) else (value or b"").decode("ascii", "replace")
-
-
-def _ascii(text: str) -> str:
-    return text.encode("ascii", "backslashreplace").decode("ascii")

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from pipelines.errors import UsageError
 from pipelines.kafka.errors import named
-from pipelines.replay.client import Admin, Answers, Isolation, admin, consumer, describe, offsets
+from pipelines.replay.client import Admin, Answers, Isolation, Topic, admin, consumer, describe, offsets
 from pipelines.replay.model import Headers, Letter
 from pipelines.settings import Settings
 
@@ -48,8 +48,12 @@ class Fetched:
     timestamp: int | None
 
 
-def fetch(settings: Settings, places: Iterable[Place]) -> dict[Place, Fetched | Missing]:
+def fetch(
+    settings: Settings, places: Iterable[Place], topics: Mapping[str, Topic] | None = None
+) -> dict[Place, Fetched | Missing]:
     """Return the record at each place (topic, partition, offset), or why there is none.
+
+    ``topics`` are those of the places as they are now; None: the cluster is asked for them.
 
     Raises AfterlogError: the cluster does not answer, or Afterlog is not allowed to read one of the topics.
     """
@@ -58,7 +62,7 @@ def fetch(settings: Settings, places: Iterable[Place]) -> dict[Place, Fetched | 
     if not wanted:
         return found
     asked = admin(settings)
-    here, behind = _readable(asked, wanted)
+    here, behind = _readable(asked, wanted, topics)
     found |= dict.fromkeys(behind, OPEN)
     committed = _read(settings, here, "read_committed")
     found |= committed
@@ -77,9 +81,11 @@ def headers_of(message: Message) -> Headers:
     return tuple(message.headers() or ())  # type: ignore[arg-type]
 
 
-def _readable(asked: Admin, wanted: Sequence[Place]) -> tuple[list[Place], list[Place]]:
+def _readable(
+    asked: Admin, wanted: Sequence[Place], topics: Mapping[str, Topic] | None
+) -> tuple[list[Place], list[Place]]:
     """Return the places that the logs cover: before the last stable offset, and behind it."""
-    topics = describe(asked, {topic for topic, _, _ in wanted})
+    topics = describe(asked, {topic for topic, _, _ in wanted}) if topics is None else topics
     refused = sorted(name for name, topic in topics.items() if topic.may_read is False)
     if refused:
         raise UsageError(

@@ -63,9 +63,14 @@ class Source(NamedTuple):
         return f"{self.topic}:{self.partition}:{self.offset}"
 
     @classmethod
+    def of(cls, row: Mapping[str, Any], timestamp: int | None = None) -> Self:
+        """Return the record that failed, as a row of a dead letter, a plan or a replay names it."""
+        return cls(row["original_topic"], row["original_partition"], row["original_offset"], timestamp)
+
+    @classmethod
     def told_by(cls, headers: Iterable[tuple[str, str | bytes | None]]) -> Self | None:
         """Return the first place and time that headers of a replayed record tell; None if they tell none."""
-        named = {name: _text(value) for name, value in headers if name in (ORIGINAL, TIMESTAMP)}
+        named = {name: text_of(value) for name, value in headers if name in (ORIGINAL, TIMESTAMP)}
         at = named.get(TIMESTAMP, "")
         is_time = _MILLIS.fullmatch(at) and int(at) <= GREATEST_MILLIS
         return cls.of_place(named.get(ORIGINAL, ""), int(at) if is_time else None)
@@ -77,13 +82,19 @@ class Source(NamedTuple):
         return cls(place[1], int(place[2]), int(place[3]), timestamp) if place is not None else None
 
 
-def _text(value: str | bytes | None) -> str:
+def bytes_of(text: str) -> bytes:
+    """Return the value of a header that a replay adds."""
+    return text.encode("ascii", "backslashreplace")
+
+
+def text_of(value: str | bytes | None) -> str:
+    """Return the text of a header that a replay added; empty if there is none."""
     return value if isinstance(value, str) else (value or b"").decode("ascii", "replace")
 
 
 def attempt_of(headers: Iterable[tuple[str, str | bytes | None]]) -> int:
     """Return the number of the replay that headers of a replayed record tell; 0 if they tell none."""
-    named = {name: _text(value) for name, value in headers if name in (PLAN, ATTEMPT)}
+    named = {name: text_of(value) for name, value in headers if name in (PLAN, ATTEMPT)}
     told = named.get(ATTEMPT, "")
     return int(told) if PLAN in named and re.fullmatch("[0-9]{1,9}", told) else 0
 

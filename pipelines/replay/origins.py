@@ -43,11 +43,12 @@ def first_of(row: Row, died: Row | None, hops: Mapping[Place, Place]) -> Source 
     """
     if (told := Source.told_by(headers_of(row))) is not None:
         return told
-    at: Any = tuple(row[f"original_{part}"] for part in ("topic", "partition", "offset"))
+    source: Any = Source.of(row)[:3]
+    at = source
     if died is not None:
         if died["first_place"] is not None:
             return Source.of_place(died["first_place"], millis_of(died["first_timestamp"]))
-        at = tuple(died[f"original_{part}"] for part in ("topic", "partition", "offset"))
+        at = Source.of(died)[:3]
     elif row["earlier_hops"]:
         oldest = row["earlier_hops"][0]
         named = tuple(oldest[part] for part in ("topic", "partition", "offset"))
@@ -57,18 +58,17 @@ def first_of(row: Row, died: Row | None, hops: Mapping[Place, Place]) -> Source 
         if first not in hops:
             break
         first = hops[first]
-    is_source = first == tuple(row[f"original_{part}"] for part in ("topic", "partition", "offset"))
-    return None if is_source or None in first else Source(*first)
+    return None if first == source or None in first else Source(*first)
 
 
 def hops_of(warehouse: Warehouse) -> dict[Place, Place]:
     """Return the origins of dead letters that were dead-lettered again, by place."""
     if not warehouse.exists(HOPS):
         return {}
-    found = {}
-    for row in jvmless.rows(warehouse, HOPS, {"cluster": warehouse.cluster}):
-        origin = (row["original_topic"], row["original_partition"], row["original_offset"])
-        if None not in origin:
+    found: dict[Any, Any] = {}
+    columns = ["topic", "partition", "offset", "original_topic", "original_partition", "original_offset"]
+    for row in jvmless.rows(warehouse, HOPS, {"cluster": warehouse.cluster}, columns):
+        if None not in (origin := Source.of(row)[:3]):
             found[row["topic"], row["partition"], row["offset"]] = origin
     return found
 

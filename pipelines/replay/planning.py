@@ -73,16 +73,13 @@ class Entry:
     @property
     def letter(self) -> Letter:
         """The dead letter's place."""
-        row = self.candidate.row
-        return Letter(row["dlq_topic"], row["dlq_topic_id"] or "", row["dlq_partition"], row["dlq_offset"])
+        return Letter.of(self.candidate.row)
 
     @property
     def source(self) -> Source:
         """The place of the record that failed."""
-        row = self.candidate.row
-        at = millis_of(row["original_timestamp"])
-        millis = self.fetched_timestamp if at is None else at
-        return Source(row["original_topic"], row["original_partition"], row["original_offset"], millis)
+        at = millis_of(self.candidate.row["original_timestamp"])
+        return Source.of(self.candidate.row, self.fetched_timestamp if at is None else at)
 
     @property
     def dead_lettered_at(self) -> datetime | None:
@@ -190,18 +187,16 @@ def judge_targets(entries: Sequence[Entry], options: Options, targets: Mapping[s
             entry.reasons += [reason for reason in found if reason not in entry.reasons]
 
 
-def judge_claims(
-    entries: Sequence[Entry], options: Options, claims: Mapping[Letter, str], produced: Collection[Letter]
-) -> None:
-    """Refuse records that a plan has taken, or replayed, of which nothing stands in the tables yet."""
+def judge_claims(entries: Sequence[Entry], options: Options, claims: Mapping[Letter, bool]) -> None:
+    """Refuse records that a plan has taken, or replayed (True), of which nothing stands in the tables yet."""
     for entry in entries:
         if entry.letter in claims and not options.again and "replayed_before" not in entry.reasons:
-            entry.reasons.append("replayed_before" if entry.letter in produced else "claimed")
+            entry.reasons.append("replayed_before" if claims[entry.letter] else "claimed")
 
 
 def fetch_originals(entries: Sequence[Entry], options: Options, warehouse: Warehouse) -> None:
     """Take payloads that were never copied, and headers that a share group dropped, from the original topics."""
-    from pipelines.replay import client, fetch, targets
+    from pipelines.replay import client, fetch
 
     lacking = []
     for entry in entries:
@@ -214,10 +209,10 @@ def fetch_originals(entries: Sequence[Entry], options: Options, warehouse: Wareh
             lacking.append((entry, source))
     if not lacking:
         return
-    found = fetch.fetch(warehouse.settings, {source for _, source in lacking})
     names = {source[0] for _, source in lacking}
-    topics, now = origins.Topics.known(warehouse, names), targets.describe_ids(client.admin(warehouse.settings), names)
-    told = origins.told(warehouse, {source for _, source in lacking})
+    now = client.describe(client.admin(warehouse.settings), names)
+    found = fetch.fetch(warehouse.settings, {source for _, source in lacking}, now)
+    topics, told = origins.Topics.known(warehouse, names), origins.told(warehouse, {source for _, source in lacking})
     for entry, source in lacking:
         one = found[source]
         if one is fetch.ABORTED:
@@ -229,8 +224,9 @@ def fetch_originals(entries: Sequence[Entry], options: Options, warehouse: Wareh
         else:
             row = entry.candidate.row
             at = row["routed_at"] or row["dlq_timestamp"]
-            is_same_topic = topics.is_same(source[0], now.get(source[0]), at)
-            was_seen = topics.was_seen(source[0], now.get(source[0]), at)
+            topic_id = now[source[0]].topic_id
+            is_same_topic = topics.is_same(source[0], topic_id, at)
+            was_seen = topics.was_seen(source[0], topic_id, at)
             is_same = origins.is_same_record(row, told.get(source), one, is_same_topic, was_seen)
             if is_same is None:
                 entry.doubt("other_record_possible", options)
@@ -293,13 +289,12 @@ def judge_letters(entries: Sequence[Entry], options: Options, warehouse: Warehou
     if not unsure:
         return
     now = client.describe(client.admin(warehouse.settings), {entry.letter.topic for entry in unsure})
-    readable = {name for name, topic in now.items() if topic.may_read is not False}
-    places = {fetch.place_of(entry.letter) for entry in unsure if entry.letter.topic in readable}
-    found = fetch.fetch(warehouse.settings, places)
+    readable = {name: topic for name, topic in now.items() if topic.may_read is not False}
+    found = fetch.fetch(warehouse.settings, {fetch.place_of(entry.letter) for entry in unsure}, readable)
     unknown = []
     for entry in unsure:
         letter = entry.letter
-        there = found.get(fetch.place_of(letter), fetch.ABSENT)
+        there = found[fetch.place_of(letter)]
         is_same_topic = letter.topic in now and letter.topic_id in ("", now[letter.topic].topic_id)
         if isinstance(there, fetch.Fetched) and (there.key, there.value) == (entry.before.key, entry.before.value):
             continue

@@ -22,6 +22,7 @@ from pipelines.replay.model import (
     Plan,
     PlannedRecord,
     Replayed,
+    bytes_of,
 )
 from pipelines.settings import Settings
 
@@ -312,9 +313,7 @@ def headers_of(plan: Plan, record: PlannedRecord) -> Headers:
         ORIGINAL: record.origin.place,
         TIMESTAMP: None if record.origin.timestamp is None else str(record.origin.timestamp),
     }
-    return own + tuple(
-        (name, value.encode("ascii", "backslashreplace")) for name, value in added.items() if value is not None
-    )
+    return own + tuple((name, bytes_of(value)) for name, value in added.items() if value is not None)
 
 
 def size_of(record: PlannedRecord) -> int:

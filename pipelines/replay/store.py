@@ -204,8 +204,7 @@ def load(warehouse: Warehouse, row: Mapping[str, Any]) -> Plan:
 
 def source_of(row: Mapping[str, Any]) -> Source:
     """Return the place of the record that failed, of a row of gold.replays."""
-    millis = millis_of(row["source_timestamp"])
-    return Source(row["original_topic"], row["original_partition"], row["original_offset"], millis)
+    return Source.of(row, millis_of(row["source_timestamp"]))
 
 
 def elsewhere(
@@ -225,8 +224,7 @@ def elsewhere(
     for row in _rows(warehouse, REPLAYS, {"cluster": warehouse.cluster}, columns):
         if row["position"] is None or row["plan_id"] == but_of:
             continue
-        source = Source(*(row[f"original_{part}"] for part in ("topic", "partition", "offset"))).place
-        same = {letters.get(Letter.of(row).place), sources.get(source or "")}
+        same = {letters.get(Letter.of(row).place), sources.get(Source.of(row).place or "")}
         topic = row["target_topic"]
         found[topic, ids_of.get((row["plan_id"], topic), "")].update(letter for letter in same if letter is not None)
     return {topic: of_topic for topic, of_topic in found.items() if of_topic}
@@ -295,7 +293,7 @@ def _discard(warehouse: Warehouse, given: Sequence[tuple[Candidate, str | None, 
         if letter in known:
             continue
         known.add(letter)
-        source = Source(*(candidate.row[f"original_{part}"] for part in ("topic", "partition", "offset")))
+        source = Source.of(candidate.row)
         said = {"discarded_at": datetime.now(UTC), "discarded_by": account(), "rule": rule, "note": note}
         rows.append({"cluster": warehouse.cluster, **_letter(letter), **_source(source), **said})
     append.append(warehouse, replay_discards.CONTRACT, rows)

@@ -13,7 +13,7 @@ from pipelines.kafka.errors import named
 from pipelines.replay.client import Admin, Answers, Topic, cluster_id, consumer, describe, offsets
 from pipelines.replay.fetch import stream
 from pipelines.replay.journal import Status
-from pipelines.replay.model import PLAN, RECORD, Plan, PlannedRecord, Replayed
+from pipelines.replay.model import PLAN, RECORD, Plan, PlannedRecord, Replayed, bytes_of
 from pipelines.settings import Settings
 
 Ends = dict[tuple[str, int], int]
@@ -182,8 +182,8 @@ def _read(settings: Settings, plan: Plan, spans: Mapping[tuple[str, int], tuple[
     """Return the plan's records among those that stand between two offsets of partitions."""
     expected: dict[tuple[str, bytes], deque[PlannedRecord]] = defaultdict(deque)
     for record in plan.records:
-        expected[record.topic, record.letter.place.encode("ascii", "backslashreplace")].append(record)
-    own = plan.plan_id.encode("ascii", "backslashreplace")
+        expected[record.topic, bytes_of(record.letter.place)].append(record)
+    own = bytes_of(plan.plan_id)
     found: list[Replayed] = []
 
     def take(message: Message, place: tuple[str, int], offset: int) -> None:

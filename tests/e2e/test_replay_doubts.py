@@ -66,6 +66,16 @@ def letters(settings: Settings, topic: str, count: int, **more: Callable[[int], 
     return letters_in(settings, count, **{**known, **more})
 
 
+def failed(
+    settings: Settings, kafka: KafkaAdmin, names: Iterator[str], count: int, **more: Callable[[int], Any]
+) -> tuple[str, Warehouse]:
+    """A new topic with so many records, of which each has a dead letter."""
+    topic = next(names)
+    kafka.create_topic(topic)
+    kafka.produce(topic, [Message(b"x", b"k")] * count)
+    return topic, letters(settings, topic, count, **more)
+
+
 BARE = constant(header_profile="kip-1191", payload_copied=False, key=None, value=None, user_headers=[])
 
 
@@ -230,11 +240,9 @@ def test_a_dead_letter_goes_back_once_although_something_is_lost(
 def test_a_plan_from_before_the_loss_leaves_out_what_another_plan_replayed(
     target: str, settings: Settings, kafka: KafkaAdmin, names: Iterator[str]
 ) -> None:
-    topic, other = next(names), next(names)
-    for name in (topic, other):
-        kafka.create_topic(name)
-    kafka.produce(topic, [Message(b"first", b"k")] * 9)
-    warehouse = letters(settings, topic, 9)
+    other = next(names)
+    kafka.create_topic(other)
+    topic, warehouse = failed(settings, kafka, names, 9)
     waits = planned(warehouse)
     to = other if target == "another" else None
     run_partly(warehouse, planned(warehouse, Choice(where="dlq_offset < 99"), Options(to=to)), 2)
@@ -249,11 +257,9 @@ def test_a_plan_from_before_the_loss_leaves_out_what_another_plan_replayed(
 def test_a_lost_journal_is_learned_from_the_targets_of_other_plans(
     settings: Settings, kafka: KafkaAdmin, names: Iterator[str]
 ) -> None:
-    topic, other = next(names), next(names)
-    for name in (topic, other):
-        kafka.create_topic(name)
-    kafka.produce(topic, [Message(b"first", b"k")] * 9)
-    warehouse = letters(settings, topic, 9)
+    other = next(names)
+    kafka.create_topic(other)
+    _topic, warehouse = failed(settings, kafka, names, 9)
     run_partly(warehouse, planned(warehouse, options=Options(to=other)), 1)
     shutil.rmtree(store.directory_of(warehouse))
     shutil.rmtree(warehouse.location(REPLAYED), ignore_errors=True)
@@ -300,11 +306,9 @@ def test_a_target_that_cannot_be_read_so_far_back_is_refused(
 def test_a_replay_is_known_again_whatever_is_learned_of_its_first_place(
     settings: Settings, kafka: KafkaAdmin, names: Iterator[str]
 ) -> None:
-    topic, other = next(names), next(names)
-    kafka.create_topic(topic)
+    other = next(names)
     kafka.create_topic(other)
-    kafka.produce(topic, [Message(b"first", b"k")] * 3)
-    warehouse = letters(settings, topic, 3)
+    topic, warehouse = failed(settings, kafka, names, 3)
     run_partly(warehouse, planned(warehouse, options=Options(to=other)), 0)
     hops = [
         {"cluster": "default", "topic": topic, "partition": 0, "offset": at, "original_topic": "orders"}
@@ -339,11 +343,9 @@ def test_a_journal_that_was_restored_is_not_believed(
 def test_a_target_of_another_plan_that_was_created_again_tells_nothing(
     settings: Settings, kafka: KafkaAdmin, names: Iterator[str]
 ) -> None:
-    topic, other = next(names), next(names)
-    for name in (topic, other):
-        kafka.create_topic(name)
-    kafka.produce(topic, [Message(b"first", b"k")] * 3)
-    warehouse = letters(settings, topic, 3)
+    other = next(names)
+    kafka.create_topic(other)
+    _topic, warehouse = failed(settings, kafka, names, 3)
     run_partly(warehouse, planned(warehouse, options=Options(to=other)), 0)
     kafka.delete_topics(other)
     kafka.create_topic(other)
@@ -373,10 +375,7 @@ def test_a_plan_of_a_lost_journal_is_refused_where_its_target_was_cut(
 def test_a_journal_that_is_removed_under_a_run_stops_it(
     settings: Settings, kafka: KafkaAdmin, names: Iterator[str]
 ) -> None:
-    topic = next(names)
-    kafka.create_topic(topic)
-    kafka.produce(topic, [Message(b"first", b"k")] * 9)
-    warehouse = letters(settings, topic, 9)
+    topic, warehouse = failed(settings, kafka, names, 9)
     plan_id = planned(warehouse)
 
     def remove(*_: Any) -> None:
@@ -545,10 +544,7 @@ def test_a_dead_letter_of_an_aborted_transaction_is_not_replayed(
 def test_a_plan_says_the_same_in_each_place(
     settings: Settings, kafka: KafkaAdmin, names: Iterator[str], tmp_path: Path
 ) -> None:
-    topic = next(names)
-    kafka.create_topic(topic)
-    kafka.produce(topic, [Message(b"x", b"k")] * 3)
-    warehouse = letters(settings, topic, 3)
+    _topic, warehouse = failed(settings, kafka, names, 3)
     plan_id = planned(warehouse)
 
     def said() -> tuple[str, int]:
@@ -572,10 +568,7 @@ def test_a_plan_says_the_same_in_each_place(
 
 
 def test_a_lost_journal_is_said(settings: Settings, kafka: KafkaAdmin, names: Iterator[str]) -> None:
-    topic = next(names)
-    kafka.create_topic(topic)
-    kafka.produce(topic, [Message(b"x", b"k")] * 9)
-    warehouse = letters(settings, topic, 9)
+    _topic, warehouse = failed(settings, kafka, names, 9)
     plan_id = planned(warehouse)
     run_partly(warehouse, plan_id, 1)
     shutil.rmtree(store.directory_of(warehouse))
@@ -607,10 +600,7 @@ def test_headers_that_are_left_out_are_told(settings: Settings, kafka: KafkaAdmi
 
 
 def test_what_to_know_before_a_run_is_said(settings: Settings, kafka: KafkaAdmin, names: Iterator[str]) -> None:
-    topic = next(names)
-    kafka.create_topic(topic)
-    kafka.produce(topic, [Message(b"x", b"k")] * 2)
-    warehouse = letters(settings, topic, 2)
+    topic, warehouse = failed(settings, kafka, names, 2)
     alone = f"{topic} has no other reader that topologies, dead letters or `afterlog collect` tell of."
     assert alone in actions.plan(warehouse, ALL, Options()).result
     summary = {"cluster": "default", "original_topic": topic, "dlq_topic": "d", "record_count": 1}
@@ -646,10 +636,7 @@ def letters_of_two(settings: Settings, topic: str) -> Warehouse:
 
 
 def test_a_pause_after_a_failure_is_a_pause(settings: Settings, kafka: KafkaAdmin, names: Iterator[str]) -> None:
-    topic = next(names)
-    kafka.create_topic(topic)
-    kafka.produce(topic, [Message(b"x", b"k")])
-    warehouse = letters(settings, topic, 1)
+    _topic, warehouse = failed(settings, kafka, names, 1)
     plan_id = planned(warehouse)
     with Journal(store.directory_of(warehouse), "default") as journal:
         journal.begin(plan_id, "a runner")
