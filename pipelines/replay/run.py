@@ -201,7 +201,8 @@ class _Run:
             missing = [record for record in self._plan.records if record.position not in standing]
             if self._journal.request(self._plan.plan_id) is Request.CANCEL:
                 return self._cancelled()
-            if not (before.since_planned and self._journal.since <= self._plan.created_at) and not self._plan.again:
+            knows_all = before.since_planned and self._journal.since <= self._plan.created_at
+            if not knows_all and not self._plan.again:
                 self._learn(asked, missing, may_be_forgotten=not before.since_planned)
             with Deaths(self._settings, asked, self._plan) as deaths:
                 deaths.replayed(found)
