@@ -22,7 +22,8 @@ from bench.records import acknowledgements, dead_letters, land_lines, pushed, st
 from pipelines.catalog import stages
 from pipelines.run import runner
 from pipelines.settings import Settings
-from pipelines.warehouse import duck, lock
+from pipelines.stores import lock
+from pipelines.warehouse import duck
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 

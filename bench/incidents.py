@@ -23,7 +23,8 @@ from pipelines.incidents.verdict import REJECTION, UNDETERMINED, VERDICTS
 from pipelines.jvm.session import spark_session
 from pipelines.run import runner
 from pipelines.settings import ROOT, load
-from pipelines.warehouse import jvmless, lock
+from pipelines.stores import lock
+from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:

@@ -49,7 +49,8 @@ from pipelines.steps import scopes
 from pipelines.steps.by_duckdb import DuckSummary
 from pipelines.steps.split import SplitBatch
 from pipelines.steps.summarise import Summary
-from pipelines.warehouse import jvmless, lock
+from pipelines.stores import lock
+from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
 from tests.testing import segments as log
 from tests.testing.builders import kip_1191

@@ -29,7 +29,7 @@ import psutil
 from pipelines.errors import EnvironmentLacking
 from pipelines.jvm import jars, launch
 from pipelines.settings import ROOT
-from pipelines.warehouse import storage
+from pipelines.stores.directory import replace_text
 
 DIRECTORY = ROOT / ".cache" / "broker"
 HOST = "127.0.0.1"
@@ -310,7 +310,7 @@ class Broker:
         return state if isinstance(state, dict) else {}
 
     def _write(self, name: str, text: str) -> None:
-        storage.replace_text(self.directory / name, text)
+        replace_text(self.directory / name, text)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ from pipelines.jvm import session
 from pipelines.jvm.class_data_archive import DUE, place
 from pipelines.run import runner
 from pipelines.settings import load
-from pipelines.warehouse import lock
+from pipelines.stores import lock
 from pipelines.warehouse.tables import Warehouse
 
 RECORDS = 100

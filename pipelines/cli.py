@@ -31,8 +31,8 @@ from pipelines.jvm import jvm_log
 from pipelines.run import interrupt
 from pipelines.settings import Settings, load
 from pipelines.stage import Ask, Land, Stage, Summarise
+from pipelines.stores import lock
 from pipelines.text import hint
-from pipelines.warehouse import lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 
@@ -98,7 +98,7 @@ def afterlog(
     if context.invoked_subcommand is not None:
         return
     settings = load()
-    if sys.stdout.isatty() and Warehouse(settings).is_local and Path(settings.warehouse).is_dir():
+    if sys.stdout.isatty() and (tables := Warehouse(settings)).opens_tables and not tables.store.is_empty():
         top()
     else:
         print(context.get_help())
@@ -119,7 +119,8 @@ def top(
 
     with _readable(_settings(warehouse, landing, lands=True)) as tables:
         while True:
-            answer = stories.top(tables, format, at)
+            with tables.store.pinned():
+                answer = stories.top(tables, format, at)
             if watch is not None and sys.stdout.isatty():
                 print("\x1b[2J\x1b[H", end="")
             print(answer.result, flush=True)
@@ -326,7 +327,9 @@ def ask(
     known = asked.find(question)
     settings = _settings(warehouse, landing, lands=True)
     parameters = queries.parameters_of(param or [])
-    remarks = asked.answer_without_jvm(Warehouse(settings), known, parameters, format)
+    on_store = Warehouse(settings)
+    with on_store.store.pinned():
+        remarks = asked.answer_without_jvm(on_store, known, parameters, format)
     if remarks is None:
         with _warm(settings) as tables:
             remarks = asked.answer_with_spark(tables, known, parameters, format)
@@ -557,11 +560,12 @@ def report(
     settings = _settings(warehouse, landing, lands=True)
 
     def built(tables: Warehouse, is_first: bool = True, is_due: bool = False) -> None:
-        behind = freshness(tables)
-        feeds = reports.feeds_of(tables)
-        page = None if format == "json" or is_due else reports.current(tables, behind, feeds)
-        told = None if page else reading.gather(tables, behind, feeds)
-        page = page or reports.build(tables, behind, feeds, told)
+        with tables.store.pinned():
+            behind = freshness(tables)
+            feeds = reports.feeds_of(tables)
+            page = None if format == "json" or is_due else reports.current(tables, behind, feeds)
+            told = None if page else reading.gather(tables, behind, feeds)
+            page = page or reports.build(tables, behind, feeds, told)
         if is_first:
             for feed in feeds:
                 _say(feed.in_words)
@@ -676,7 +680,8 @@ def doctor(
     from pipelines.commands import doctor as diagnosis
 
     settings = _settings(warehouse, landing, lands=True, says=False)
-    checks = diagnosis.diagnose(settings, {"alerts": listing.checks(settings)})
+    with Warehouse(settings).store.pinned():
+        checks = diagnosis.diagnose(settings, {"alerts": listing.checks(settings)})
     diagnosis.show(checks, as_json=format == "json")
     raise typer.Exit(diagnosis.exit_code(checks))
 
@@ -1119,7 +1124,7 @@ def _beside(
 def _remember_replays(settings: Settings) -> None:
     """Let the journal of replays begin before dead letters land, so that it knows all that becomes of them."""
     tables = Warehouse(settings)
-    if not tables.is_local or not settings.kafka.bootstrap_servers:
+    if not tables.opens_tables or not settings.kafka.bootstrap_servers:
         return
     from pipelines.replay import journal
 
@@ -1130,7 +1135,7 @@ def _remember_replays(settings: Settings) -> None:
 def _look_at_replays(settings: Settings) -> None:
     """Bring gold.replay_outcomes up to date with the dead letters that came; what fails is said."""
     tables = Warehouse(settings)
-    if not tables.is_local or not Path(tables.location("gold.replayed_records")).is_dir():
+    if not tables.opens_tables or tables.local_version("gold.replayed_records") is None:
         return
     from pipelines.replay import outcomes
 
@@ -1156,10 +1161,14 @@ def _measure(settings: Settings) -> None:
 
 def _alert(settings: Settings) -> None:
     """Send alerts about what is new, if the settings have or had routes; what fails is said, and waits for later."""
-    is_there = Path(settings.warehouse).is_dir() or "://" in settings.warehouse
-    if not (settings.alerts.route and is_there) and not Path(settings.warehouse, "_alerts").is_dir():
+    from pipelines.alerts import outbox, sender
+
+    tables = Warehouse(settings)
+    has_routes = bool(settings.alerts.route)
+    if tables.opens_tables and (tables.store.is_empty() if has_routes else not tables.store.names(outbox.DIRECTORY)):
         return
-    from pipelines.alerts import sender
+    if not tables.opens_tables and not has_routes:
+        return
 
     try:
         done = sender.send(settings)
@@ -1175,11 +1184,11 @@ def _alert(settings: Settings) -> None:
 def _serve(
     tables: Warehouse, host: str | None, port: int | None, every_seconds: float | None, build: Callable[[bool], None]
 ) -> None:
-    """Show the site over HTTP until a signal asks to end; a warehouse at a URI is read at most once a minute."""
+    """Show the site over HTTP until a signal asks to end; what only Spark opens is read at most once a minute."""
     from pipelines.run.stop import Stop
     from pipelines.site import serve as site
 
-    every_seconds = every_seconds or (EVERY_SECONDS if tables.is_local else 60.0)
+    every_seconds = every_seconds or (EVERY_SECONDS if tables.opens_tables else 60.0)
     address = site.HOST if host is None else host
     with Stop() as stop, site.served(tables.settings.reports(), address, site.PORT if port is None else port) as front:
         print(front, flush=True)
@@ -1252,7 +1261,7 @@ def _run_once(
 
     warehouse = Warehouse(settings)
     with lock.writer(settings, "afterlog run"):
-        if warehouse.is_local:
+        if warehouse.opens_tables:
             for remark in accepted.remarks(warehouse):
                 _say(remark)
         if runner.idle(warehouse, chosen, accepted):
@@ -1266,7 +1275,7 @@ def _run_once(
         small.hang_up()  # the session's own JVM will ask from here on
         gates = any(not isinstance(stage, Land) for stage in chosen)
         with _session(settings, watch, gates, short_lived) as spark:
-            if not warehouse.is_local:
+            if not warehouse.opens_tables:
                 for remark in accepted.remarks(Warehouse(settings, spark)):
                     _say(remark)
             try:
@@ -1282,8 +1291,9 @@ def _run_once(
 def _readable(settings: Settings, gates: bool = False) -> Iterator[Warehouse]:
     """Yield a warehouse whose tables can be read: one session for all reads of a warehouse at a URI, none else."""
     tables = Warehouse(settings)
-    if tables.is_local:
-        yield tables
+    if tables.opens_tables:
+        with tables.store.pinned():
+            yield tables
     else:
         with _starting() as watch, _session(settings, watch, gates) as spark:
             yield Warehouse(settings, spark)
@@ -1299,7 +1309,7 @@ def _session(settings: Settings, watch: Watch, gates: bool = False, short_lived:
 
         threading.Thread(target=importlib.import_module, args=("expectations.suite",), daemon=True).start()
     with spark_session(settings, short_lived) as spark:
-        lock.name_jvm(Warehouse(settings, spark))
+        lock.name_jvm(settings.warehouse, spark)
         watch.asks(spark)
         try:
             yield spark

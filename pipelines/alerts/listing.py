@@ -89,6 +89,6 @@ def checks(settings: Settings) -> Iterator[Check]:
     Raises EnvironmentLacking: the outbox cannot be read.
     """
     warehouse = Warehouse(settings)
-    if warehouse.is_local:
+    if warehouse.opens_tables:
         for one in departed.left_open(Outbox.read(place(warehouse)), settings.alerts, datetime.now(UTC)):
             yield Check("alerts", "warning", one.in_words, one.remedy)

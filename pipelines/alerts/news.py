@@ -124,7 +124,7 @@ Known = dict[str, Any]
 
 
 def snapshot(warehouse: Warehouse, now: datetime) -> Snapshot:
-    """Read incidents and findings of a local warehouse as of ``now``."""
+    """Read incidents and findings of a warehouse as of ``now``."""
     seen: list[Seen] | None = None
     merged: Mapping[str, str] = {}
     if warehouse.exists(INCIDENTS):

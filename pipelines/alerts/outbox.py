@@ -7,27 +7,24 @@ an alert repeats, with the same id, only if the process dies between the receive
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
-import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from pipelines.alerts.news import OVER, TURNED, Known, News
 from pipelines.columns import globs
-from pipelines.errors import EnvironmentLacking, UsageError
+from pipelines.errors import EnvironmentLacking
 from pipelines.incidents.ids import standing
 from pipelines.incidents.severity import LEVELS
 from pipelines.settings.alerts import Route
+from pipelines.stores.base import Store
 from pipelines.text import iso
-from pipelines.warehouse import storage
 from pipelines.warehouse.tables import Warehouse
 
 DIRECTORY, FILE, LOCK, ASKED = "_alerts", "outbox.json", ".lock", ".asked"
@@ -38,6 +35,22 @@ LONGEST_RETRY = timedelta(hours=1)  # until the next attempt, whatever the recei
 STORM = timedelta(minutes=10)  # over which a storm is counted, and after which the next message tells of it
 
 HELD = "it waits until ten minutes after the last alert of a storm"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A directory of a store, which holds an outbox."""
+
+    store: Store
+    directory: str
+
+    def named(self, file: str) -> str:
+        """Return a file's name in the store."""
+        return f"{self.directory}/{file}"
+
+    def within(self, file: str) -> str:
+        """Return a file as messages name it."""
+        return f"{self.store.root}/{self.named(file)}"
 
 
 @dataclass
@@ -107,7 +120,7 @@ class Outbox:
     trigger that it got, or may have got, and whose resolve it did not get. ``receivers`` are those of routes.
     """
 
-    directory: Path
+    place: Place
     known: Known = field(default_factory=dict)
     pending: list[Alert] = field(default_factory=list)
     sent: dict[str, dict[str, Sent]] = field(default_factory=dict)
@@ -117,15 +130,17 @@ class Outbox:
     receivers: dict[str, Receiver] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, directory: Path) -> Outbox:
-        """Return the outbox that a directory holds, a new one if it has none.
+    def read(cls, place: Place) -> Outbox:
+        """Return the outbox that a place holds, a new one if it has none.
 
         Raises EnvironmentLacking: the file cannot be read.
         """
-        file = directory / FILE
         try:
-            told = json.loads(file.read_text(encoding="utf-8"), object_hook=_timed)
-            box = cls(directory, told["known"], log=told["log"], muted=told.get("muted", []))
+            text = place.store.text(place.named(FILE))
+            if text is None:
+                return cls(place)
+            told = json.loads(text, object_hook=_timed)
+            box = cls(place, told["known"], log=told["log"], muted=told.get("muted", []))
             for one in told["pending"]:
                 box.pending.append(Alert(**one | {"news": [News(**each) for each in one["news"]]}))
             box.sent = {
@@ -136,12 +151,10 @@ class Outbox:
                 for route, by_key in box.sent.items()
             }
             box.receivers = {route: Receiver(**one) for route, one in told.get("receivers", {}).items()}
-        except FileNotFoundError:
-            return cls(directory)
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise EnvironmentLacking(
-                f"What waits to be sent cannot be read from {file} ({type(error).__name__}): move the file away to "
-                "begin anew; open incidents are told again then."
+                f"What waits to be sent cannot be read from {place.within(FILE)} ({type(error).__name__}): move it "
+                "away to begin anew; open incidents are told again then."
             ) from None
         return box
 
@@ -163,10 +176,7 @@ class Outbox:
             "triggered": self.triggered,
             "receivers": {route: asdict(one) for route, one in self.receivers.items()},
         }
-        try:
-            storage.replace_text(self.directory / FILE, json.dumps(told, default=_plain))
-        except OSError as error:
-            raise _unwritable(self.directory, error) from None
+        self.place.store.write(self.place.named(FILE), json.dumps(told, default=_plain).encode())
 
     def take(self, news: Sequence[News], routes: Sequence[Route], now: datetime) -> None:
         """Make alerts of news for the routes that want it."""
@@ -453,70 +463,45 @@ class Outbox:
         )
 
 
-def place(warehouse: Warehouse) -> Path:
-    """Return the directory of the outbox of a warehouse's cluster; a warehouse can hold several clusters.
+def place(warehouse: Warehouse) -> Place:
+    """Return the place of the outbox of a warehouse's cluster; a warehouse can hold several clusters.
 
-    Raises UsageError: the warehouse is not local.
+    Raises UsageError: only Spark opens the warehouse.
     """
-    if not warehouse.is_local:
-        raise UsageError("Alerts about a warehouse at a URI cannot be sent from here yet.")
+    warehouse.refuse_spark_only("alerts are sent")
     name = warehouse.cluster
     if not re.fullmatch(
         r"[a-z0-9][a-z0-9_]{0,63}", name
     ):  # others could be no file's name, or one that differs in case
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         name = f"{re.sub(r'[^a-z0-9_]+', '-', name.lower())[:40]}-{digest}"
-    return Path(warehouse.root) / DIRECTORY / name
+    return Place(warehouse.store, f"{DIRECTORY}/{name}")
 
 
-@contextlib.contextmanager
-def sole_sender(directory: Path) -> Iterator[bool]:
-    """Tell whether this process is the only sender, for as long as the context lasts; the kernel frees the lock.
+def sole_sender(place: Place) -> contextlib.AbstractContextManager[bool]:
+    """Tell whether this process is the only sender, for as long as the context lasts.
 
-    Raises EnvironmentLacking: the directory cannot be made or written.
+    Raises EnvironmentLacking: the store cannot be written.
     """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise _unwritable(directory, error) from None
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
-    finally:
-        os.close(descriptor)
+    return place.store.lock(place.named(LOCK), "alerts")
 
 
-def ask(directory: Path) -> None:
+def ask(place: Place) -> None:
     """Ask whoever sends now to look again when done, as it may have looked before this process had news.
 
-    Raises EnvironmentLacking: the directory cannot be made or written.
+    Raises EnvironmentLacking: the store cannot be written.
     """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / ASKED).touch()
-    except OSError as error:
-        raise _unwritable(directory, error) from None
+    place.store.write(place.named(ASKED), b"", durable=False)
 
 
-def is_asked(directory: Path) -> bool:
+def is_asked(place: Place) -> bool:
     """Tell whether somebody asked to look again."""
-    return (directory / ASKED).exists()
+    return place.store.has(place.named(ASKED))
 
 
-def heed(directory: Path) -> None:
+def heed(place: Place) -> None:
     """Take over what was asked, before looking."""
-    (directory / ASKED).unlink(missing_ok=True)
-
-
-def _unwritable(directory: Path, error: OSError) -> EnvironmentLacking:
-    return EnvironmentLacking(
-        f"Alerts cannot be kept in {directory} ({error.strerror}): free some space or fix its permissions."
-    )
+    place.store.remove(place.named(ASKED))
 
 
 def wants(route: Route, one: News) -> bool:

@@ -50,19 +50,19 @@ def send(
     looked too early. If the tables cannot be read, what waits is sent nevertheless. Settings without a route tell no
     news; then only what routes that are gone have open at PagerDuty is ended.
 
-    Raises UsageError: the warehouse is not local. EnvironmentLacking: the outbox cannot be read or written.
+    Raises UsageError: only Spark opens the warehouse. EnvironmentLacking: the outbox cannot be read or written.
     """
     warehouse = Warehouse(settings)
-    directory = place(warehouse)
+    kept = place(warehouse)
     end = clock() + BUDGET_SECONDS
     done = Done(is_alone=False)
-    ask(directory)
-    while is_asked(directory) and not stopping():
-        with sole_sender(directory) as is_alone:
+    ask(kept)
+    while is_asked(kept) and not stopping():
+        with sole_sender(kept) as is_alone:
             if not is_alone:
                 break
-            heed(directory)
-            box = Outbox.read(directory)
+            heed(kept)
+            box = Outbox.read(kept)
             gone = departed.settle(box, settings.alerts, now())
             unread = _look(box, warehouse, now(), look) if settings.alerts.route else []
             _drop_routes_that_are_gone(box, settings, now())
@@ -82,7 +82,8 @@ def _look(
     """Take what is new into the outbox and save it; return why nothing can be read, if so."""
     settings = warehouse.settings.alerts
     try:
-        seen = look(warehouse, now)
+        with warehouse.store.pinned():
+            seen = look(warehouse, now)
     except Exception as error:  # a damaged table must not keep back what waits
         return [f"News cannot be looked for: {readable(error)}"]
     news, known = changes(box.known, seen, settings.findings_from, now)

@@ -19,7 +19,8 @@ from pipelines.collect import asking, describes, state
 from pipelines.collect.asking import CLUSTER, MISSING, Answer, Subject
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.settings import Settings
-from pipelines.warehouse import jvmless, progress, storage
+from pipelines.stores.directory import replace_text
+from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.tables import Warehouse
 
 DESCRIBES = "streams-requests"
@@ -117,7 +118,7 @@ def with_waiting(settings: Settings, answer: Answer) -> list[Subject]:
     A topic's last landing is the last time when it was read to its end or, of landed files, when the last rows landed.
     """
     warehouse = Warehouse(settings)
-    if not answer.newest_at or not warehouse.is_local:
+    if not answer.newest_at or not warehouse.opens_tables:
         return answer.subjects
     last = progress.read_until(warehouse, DEAD_LETTERS)
     if settings.topics_of("dlq") is None:
@@ -177,7 +178,7 @@ def _collect(settings: Settings, directory: Path, everything: bool) -> Collected
         "subjects": {_key(one): [digests[_key(one)], one.state != MISSING] for one in answer.subjects},
         "streams_groups": {**streams, **told},  # those that are refused stay known, to be asked about again
     }
-    storage.replace_text(directory / state.FILE, json.dumps(every))
+    replace_text(directory / state.FILE, json.dumps(every))
     return _counted(answer, len(changed) + len(news), [file for file in files if file])
 
 
@@ -201,7 +202,7 @@ def _write(directory: Path, name: str, lines: Iterable[str]) -> str | None:
     if not text:
         return None
     directory.mkdir(parents=True, exist_ok=True)
-    storage.replace_text(directory / name, text)
+    replace_text(directory / name, text)
     return os.fspath(directory / name)
 
 
@@ -217,7 +218,7 @@ def _alone(directory: Path) -> Iterator[None]:
 def _table_id(settings: Settings) -> str | None:
     """Return the id of the bronze table; None if it does not exist, or is not on this machine."""
     warehouse = Warehouse(settings)
-    if not warehouse.is_local or warehouse.local_version(BRONZE) is None:
+    if not warehouse.opens_tables or warehouse.local_version(BRONZE) is None:
         return None
     try:
         return str(warehouse.state(BRONZE)[0])

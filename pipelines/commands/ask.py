@@ -93,7 +93,7 @@ def answer_without_jvm(
 
     Raises UsageError: a parameter has no value, or a table does not exist.
     """
-    if not (question.by_duckdb and warehouse.is_local):
+    if not (question.by_duckdb and warehouse.opens_tables):
         return None
     try:
         rows = rows_without_jvm(warehouse, question.text, values)

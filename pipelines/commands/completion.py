@@ -88,7 +88,7 @@ def incidents(context: typer.Context) -> Iterable[str]:
 
     given: dict[str, Any] = context.params
     warehouse = Warehouse(load(warehouse=given.get("warehouse")))
-    if not warehouse.is_local:  # nobody waits for a JVM while typing
+    if not warehouse.opens_tables:  # nobody waits for a JVM while typing
         return []
     rows = jvmless.rows(
         warehouse, "gold.dlq_incidents", {"cluster": warehouse.cluster}, ["incident_id", "record_count"]

@@ -216,7 +216,7 @@ def groups(warehouse: Warehouse) -> list[str]:
 
     Raises UsageError: the table does not exist.
     """
-    if not warehouse.is_local:
+    if not warehouse.opens_tables:
         return []
     current = rows(warehouse, CURRENT, {"cluster": warehouse.cluster}, ["group_id"])
     return sorted({row["group_id"] for row in current if row["group_id"]})

@@ -44,8 +44,10 @@ from pipelines.stage import Land, Split, Stage, Summarise
 from pipelines.steps import held, unreadable
 from pipelines.steps.land import unread, waiting
 from pipelines.steps.modules import listing
+from pipelines.stores import lock, places
+from pipelines.stores.base import STATE
 from pipelines.text import files_of, size_of
-from pipelines.warehouse import delta_log, jvmless, lock, progress, quality, storage
+from pipelines.warehouse import delta_log, jvmless, progress, quality
 from pipelines.warehouse.progress import Progress
 from pipelines.warehouse.tables import Warehouse
 
@@ -150,7 +152,7 @@ def _environment_error(name: str, finding: str, remedy: str | None = None) -> Ch
 
 def _on_disk(settings: Settings) -> Settings:
     """Return the settings with the warehouse's directory in place of its URI, if the URI is on this machine."""
-    directory = storage.directory_of(settings.warehouse)
+    directory = places.directory_of(settings.warehouse)
     return settings if directory is None else settings.model_copy(update={"warehouse": str(directory)})
 
 
@@ -248,9 +250,9 @@ def _is_used(variable: str) -> bool:
 
 
 def _disk(warehouse: Warehouse) -> Iterator[Check]:
-    if not warehouse.is_local:
+    root = places.directory_of(warehouse.root)
+    if root is None:
         return
-    root = Path(warehouse.root)
     directory = next(part for part in (root, *root.parents) if part.exists())
     if not directory.is_dir():
         yield _environment_error("disk", f"{directory} is not a directory.", "Name another warehouse with --warehouse.")
@@ -284,7 +286,7 @@ def _feed(warehouse: Warehouse, stage: Land) -> Check:
     """Tell what a feed has left to read, how old its newest record is, and whether it fell silent."""
     name = f"landing {stage.directory}"
     directory = warehouse.settings.landing_of(stage.directory)
-    if not warehouse.is_local:
+    if not warehouse.opens_tables:
         files_there = unread(warehouse.settings, stage, None).values()
         finding = f"{directory}: {files_of(len(files_there), sum(file.size for file in files_there))}."
         return Check(name, "ok", f"{finding} Only a session can tell which are read, and how old the newest is.")
@@ -320,7 +322,7 @@ def _kafka(warehouse: Warehouse) -> Iterator[Check]:
         if topics is None:
             continue
         name = f"topics of {stage.feed}"
-        known = progress.load(warehouse, stage.table) if warehouse.is_local else None
+        known = progress.load(warehouse, stage.table) if warehouse.opens_tables else None
         try:
             late = waiting(warehouse.settings, [(stage, known)])[stage.table]
         except AfterlogError as error:
@@ -338,7 +340,7 @@ def _kafka(warehouse: Warehouse) -> Iterator[Check]:
 
 
 def _gaps(warehouse: Warehouse) -> Iterator[Check]:
-    if not warehouse.is_local or warehouse.local_version(GAPS.table) is None:
+    if not warehouse.opens_tables or warehouse.local_version(GAPS.table) is None:
         return
     gaps = jvmless.rows(warehouse, GAPS.table, {"cluster": warehouse.cluster})
     if gaps:
@@ -356,21 +358,21 @@ def _gaps(warehouse: Warehouse) -> Iterator[Check]:
 
 
 def _lock(warehouse: Warehouse) -> Iterator[Check]:
-    if storage.directory_of(warehouse.root) or s3.is_s3(warehouse.root):
+    if places.directory_of(warehouse.root) or warehouse.opens_tables:
         holder = lock.holder(warehouse.root)
         yield Check("writer's lock", "ok", f"Held by {holder}." if holder else "Free.")
 
 
 def _log_store(warehouse: Warehouse) -> Iterator[Check]:
     """Examine what a warehouse on an object store needs: Delta's log store for it, and Hadoop's file system."""
-    if warehouse.is_local:
+    scheme = places.scheme_of(warehouse.root)
+    if scheme is None:
         return
-    scheme = storage.scheme_of(warehouse.root) or ""
     properties = {**defaults(), **warehouse.settings.spark}
-    if why := storage.unsafe_store(warehouse.root, properties):
+    if why := places.unsafe_store(warehouse.root, properties):
         finding = f"Two writers on {scheme}:// could lose each other's commits: {why}."
         yield _environment_error("log store", finding, "`afterlog run` refuses it. Name another warehouse.")
-    elif storage.directory_of(warehouse.root):
+    elif places.directory_of(warehouse.root):
         yield Check("log store", "ok", f"{scheme}:// is on this machine: the writer's lock lets one at a time write.")
     elif s3.is_s3(warehouse.root):
         for_s3()  # raises a sentence about variables that cannot be used
@@ -394,13 +396,16 @@ def _log_store(warehouse: Warehouse) -> Iterator[Check]:
 
 
 def _tables(warehouse: Warehouse) -> Iterator[Check]:
-    if not warehouse.is_local:
+    if not warehouse.opens_tables:
         remedy = (
             '`afterlog sql "SELECT * FROM quality.freshness"` says how far each table is, '
             "and `afterlog report` how old the newest record of each feed is."
         )
         yield Check(
-            "tables", "warning", f"{warehouse.root} is a URI: its tables are not read without a session.", remedy
+            "tables",
+            "warning",
+            f"Only Spark opens {warehouse.root}: its tables are not read without a session.",
+            remedy,
         )
         return
     names = [contract.table for contract in runner.contracts()]
@@ -414,7 +419,7 @@ def _tables(warehouse: Warehouse) -> Iterator[Check]:
     for name in names:
         if name in missing:
             continue
-        if fault := delta_log.fault(Path(warehouse.location(name))):
+        if fault := delta_log.fault(warehouse.store, warehouse.place(name)):
             yield Check(name, "error", fault.finding, fault.remedy)
             continue
         try:
@@ -423,7 +428,7 @@ def _tables(warehouse: Warehouse) -> Iterator[Check]:
         except UsageError as error:
             yield Check(name, "error", str(error))
         except EnvironmentLacking:
-            fault = delta_log.fault(Path(warehouse.location(name)), refused=True)
+            fault = delta_log.fault(warehouse.store, warehouse.place(name), refused=True)
             if fault and warehouse.local_gap(name) is None:
                 yield Check(name, "error", fault.finding, fault.remedy)
         except Exception as error:  # a reader's error of any kind; a missing commit is reported below
@@ -506,7 +511,7 @@ def _header_profiles(warehouse: Warehouse) -> Iterator[Check]:
 
     These are rows in quarantine or held, and accepted rows of an unknown writer.
     """
-    if not warehouse.is_local:
+    if not warehouse.opens_tables:
         return
     letters, total = _letters(warehouse)
     if not letters:
@@ -635,7 +640,7 @@ def _disagreement(warehouse: Warehouse, stage: Stage, known: Progress | None) ->
 
 
 def _stated(warehouse: Warehouse, stage: Stage) -> bool:
-    return storage.read_text(warehouse.root, f"{stage.table}.json") is not None
+    return warehouse.store.has(f"{STATE}/{stage.table}.json")
 
 
 def _quarantines(warehouse: Warehouse) -> Iterator[Check]:
@@ -803,12 +808,12 @@ def _mistakes(warehouse: Warehouse) -> Iterator[Check]:
 def _was_written(warehouse: Warehouse, table: str) -> bool:
     """Tell whether a table of a local warehouse can hold rows; False if it is refused, as ``_tables`` reports that."""
     with contextlib.suppress(UsageError):
-        return warehouse.is_local and bool(warehouse.local_version(table))
+        return warehouse.opens_tables and bool(warehouse.local_version(table))
     return False
 
 
 def _quality(warehouse: Warehouse) -> Iterator[Check]:
-    if warehouse.is_local and quality.waiting(warehouse):
+    if warehouse.opens_tables and quality.waiting(warehouse):
         yield Check(
             "quality reports", "warning", "A run ended before it reported.", "The next `afterlog run` reports it."
         )

@@ -14,7 +14,7 @@ from pipelines.errors import UsageError
 from pipelines.settings import Settings, located
 from pipelines.settings.layers import fields_of
 from pipelines.stage import Land, Split
-from pipelines.warehouse.storage import is_local
+from pipelines.stores.places import scheme_of
 
 PREFIX = "AFTERLOG_"
 # Variables that are not settings: set-up, the command line and the DAGs read them.
@@ -41,7 +41,7 @@ def require_places(
         variable = f"{PREFIX}{name.upper()}"
         default = str(located(Settings.model_fields[name].default))
         explicit = flag is not None or variable in os.environ or place != default
-        if not is_local(place) or _is_directory(place):
+        if scheme_of(place) or _is_directory(place):
             continue
         if _exists(place):
             raise UsageError(f"The {name} {place} is not a directory.")

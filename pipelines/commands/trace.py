@@ -445,7 +445,7 @@ def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) 
 
 def _replays(warehouse: Warehouse, place: Place) -> Iterator[Event]:
     """Yield the replays of the message, or of it as a dead letter, and what became of them; and where it came from."""
-    if not warehouse.is_local or warehouse.local_version(REPLAYED) is None:  # others cannot be replayed from
+    if not warehouse.opens_tables or warehouse.local_version(REPLAYED) is None:  # others cannot be replayed from
         return
     cluster: Key = {"cluster": warehouse.cluster}
     parts = ("topic", "partition", "offset")

@@ -19,7 +19,7 @@ from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.metrics.families import families, of_cluster
 from pipelines.run.follow import Cycle
 from pipelines.settings import Settings, located
-from pipelines.warehouse import storage
+from pipelines.stores.directory import replace_text
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 
@@ -32,11 +32,10 @@ class Meter(Collector):
     def __init__(self, settings: Settings) -> None:
         """Take the settings.
 
-        Raises UsageError: the warehouse is not local.
+        Raises UsageError: only Spark opens the warehouse.
         """
         self.warehouse = Warehouse(settings)
-        if not self.warehouse.is_local:
-            raise UsageError("Metrics of a warehouse at a URI cannot be read from here yet.")
+        self.warehouse.refuse_spark_only("metrics are read")
         self.settings = settings
         self.read: list[Metric] = []
         self.cycles: Counter[str] = Counter()
@@ -51,7 +50,8 @@ class Meter(Collector):
 
     def refresh(self) -> Sequence[str]:
         """Read the metrics anew, and write the file if the settings name one; return what went wrong."""
-        self.read = families(self.warehouse)
+        with self.warehouse.store.pinned():
+            self.read = families(self.warehouse)
         if self.settings.metrics.file is None:
             return ()
         try:
@@ -93,7 +93,7 @@ class Meter(Collector):
             )
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            storage.replace_text(file, self.text(), durable=False)
+            replace_text(file, self.text(), durable=False)
         except OSError as error:
             raise EnvironmentLacking(
                 f"The metrics cannot be written to {visible(str(file))} ({error.strerror}): see [metrics] file."

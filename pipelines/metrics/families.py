@@ -28,7 +28,7 @@ Values = Iterable[tuple[tuple[str, ...], float]]
 def families(warehouse: Warehouse, now: datetime | None = None) -> list[Metric]:
     """Return all families; ``afterlog_collected`` is 0 for a part that could not be read.
 
-    Numbers are those of the tables as of ``now``. Only a local warehouse can be read without a session.
+    Numbers are those of the tables as of ``now``. A warehouse that only Spark opens cannot be read.
     """
     now = now or datetime.now(UTC)
     parts: dict[str, Callable[[Warehouse, datetime], Iterator[Metric]]] = {

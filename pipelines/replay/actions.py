@@ -22,6 +22,7 @@ from pipelines.replay.before import Before
 from pipelines.replay.candidates import BY_RULES, RECORDS, Candidate, Candidates, Choice
 from pipelines.replay.journal import Journal, Request, State, Status
 from pipelines.replay.judge import Options
+from pipelines.replay.kept import NAME
 from pipelines.replay.model import Letter, Plan, Replayed
 from pipelines.settings import located
 from pipelines.warehouse import jvmless
@@ -143,7 +144,7 @@ def claims(warehouse: Warehouse, entries: Sequence[planning.Entry]) -> Mapping[L
     True: the journal knows that it stands on a target.
     """
     directory = store.directory_of(warehouse)
-    if not (directory / journals.NAME).exists():
+    if not warehouse.store.has(f"{journals.DIRECTORY}/{NAME}"):
         return {}
     with Journal(directory, warehouse.cluster) as journal:
         found = journal.claims(entry.letter for entry in entries)

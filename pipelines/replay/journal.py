@@ -1,4 +1,4 @@
-"""What runs of plans remember on this machine: requests, offsets noted, and which plan took which dead letter.
+"""What runs of plans remember beside the tables: requests, offsets noted, and which plan took which dead letter.
 
 What is committed on a target is never taken from here: a run learns it from the target.
 """
@@ -6,28 +6,33 @@ What is committed on a target is never taken from here: a run learns it from the
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import sqlite3
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
+from pipelines.replay.kept import NAME, Changed, Database, FileDatabase, ObjectDatabase
 from pipelines.replay.model import Letter, PlannedRecord, Source
 from pipelines.settings import Settings
-from pipelines.warehouse import storage
+from pipelines.stores import places
+from pipelines.stores.base import Store
+from pipelines.stores.directory import Directory
+from pipelines.stores.objects import Objects
+from pipelines.warehouse.tables import Warehouse
 
 DIRECTORY = "_replay"
-NAME = "journal.db"
+Place = Path | Objects
+"""A directory, or a place on an object store."""
 
-_BUSY_SECONDS = 30.0
+_TURNS = 20  # so often a change is made again if other processes are faster
 _LOCK_SECONDS = 1.0  # who only asks whether a plan runs holds its lock for a moment
 _TABLES = """
 CREATE TABLE IF NOT EXISTS memory (inode INTEGER NOT NULL, since TEXT NOT NULL);
@@ -126,89 +131,90 @@ class Status:
         return self.since_planned and not self.attempted
 
 
-def directory_of(settings: Settings) -> Path:
-    """Return where plans' runs are remembered; raises UsageError: the warehouse is not on this machine."""
-    warehouse = storage.directory_of(settings.warehouse)
-    if warehouse is None:
-        raise UsageError(
-            f"Replays need a warehouse on a file system of this machine, and {settings.warehouse} is elsewhere: name "
-            "another with --warehouse."
-        )
-    return warehouse / DIRECTORY
+def directory_of(settings: Settings) -> Place:
+    """Return where plans' runs are remembered; raises UsageError: only Spark opens the warehouse."""
+    directory = places.directory_of(settings.warehouse)
+    if directory is not None:
+        return directory / DIRECTORY
+    Warehouse(settings).refuse_spark_only("replays are made")
+    place = places.of(f"{settings.warehouse.rstrip('/')}/{DIRECTORY}")
+    assert isinstance(place, Objects)
+    return place
 
 
 @contextlib.contextmanager
-def alone(directory: Path, plan_id: str) -> Iterator[None]:
-    """Be the only runner of a plan on this machine; the kernel frees the lock if the process dies.
+def alone(place: Place, plan_id: str) -> Iterator[None]:
+    """Be the only runner of a plan; if the process dies, a directory's lock ends, on an object store after 30 s.
 
     Raises WriterBusy: another process runs the plan.
     """
-    descriptor = _lock_of(directory, plan_id)
-    try:
-        deadline = time.monotonic() + _LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise WriterBusy(f"Another process runs plan {plan_id}: wait for it, or pause the plan.") from None
-            time.sleep(0.02)
+    with _store(place).lock(_lock_of(plan_id), f"plan {plan_id}", _LOCK_SECONDS) as is_held:
+        if not is_held:
+            raise WriterBusy(f"Another process runs plan {plan_id}: wait for it, or pause the plan.")
         yield
-    finally:
-        os.close(descriptor)
 
 
-def is_running(directory: Path, plan_id: str) -> bool:
-    """Tell whether a process of this machine runs a plan."""
-    descriptor = _lock_of(directory, plan_id)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
+def is_running(place: Place, plan_id: str) -> bool:
+    """Tell whether a process runs a plan."""
+    return _store(place).is_locked(_lock_of(plan_id))
 
 
-def _lock_of(directory: Path, plan_id: str) -> int:
+def _named(place: Place) -> str:
+    return os.fspath(place) if isinstance(place, Path) else place.root
+
+
+def _store(place: Place) -> Store:
+    return Directory(os.fspath(place)) if isinstance(place, Path) else place
+
+
+def _lock_of(plan_id: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", plan_id):
         raise UsageError("A plan has letters, digits, hyphens and underscores in its id.")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        return os.open(directory / f"{plan_id}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise _unwritable(directory, error.strerror or "it cannot be opened") from None
+    return f"{plan_id}.lock"
 
 
-def _unwritable(directory: Path, why: str) -> EnvironmentLacking:
+def _unwritable(place: Place, why: str) -> EnvironmentLacking:
     return EnvironmentLacking(
-        f"{directory} cannot be written ({why}): replays remember there what they did, so fix it."
+        f"{_named(place)} cannot be written ({why}): replays remember there what they did, so fix it."
     )
 
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _change(method: Method) -> Method:
+    """Let a method be one transaction, made again while other processes are faster."""
+
+    @wraps(method)
+    def changed(self: Journal, *given: Any, **named: Any) -> Any:
+        given = tuple([*one] if isinstance(one, Iterator) else one for one in given)
+        for _ in range(_TURNS):
+            with contextlib.suppress(Changed), self._transaction():
+                return method(self, *given, **named)
+        raise _unwritable(self.directory, "other processes write it all the time")
+
+    return changed  # type: ignore[return-value]
+
+
 class Journal:
-    """The memory of all plans' runs of a warehouse, in one file; each change is on the disk when its method returns.
+    """The memory of all plans' runs of a warehouse, in one database; each change is kept when its method returns.
 
     A warehouse can hold several clusters with topics of the same names: claims are those of one of them. ``since`` is
-    the time from which on the journal knows all that plans of the warehouse replayed. A file that was copied or
-    restored knows it from now on, as other runs can have gone on without it.
+    the time from which on the journal knows all that plans of the warehouse replayed. One that was copied or restored
+    knows it from now on, as other runs can have gone on without it.
 
-    Raises EnvironmentLacking in all methods: the file cannot be read or written.
+    Raises EnvironmentLacking in all methods: the database cannot be read or written.
     """
 
-    def __init__(self, directory: Path, cluster: str) -> None:
-        """Open the journal in a directory for the plans of a cluster, and create both if they are not there."""
+    def __init__(self, directory: Place, cluster: str) -> None:
+        """Open the journal in a place for the plans of a cluster, and create both if they are not there."""
         self.directory = directory
         self._cluster = cluster
         with self._clear():
-            directory.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(directory / NAME, timeout=_BUSY_SECONDS, isolation_level=None)
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = FULL")
-            self._database.executescript(_TABLES)
+            self._database: Database = (
+                FileDatabase(directory) if isinstance(directory, Path) else ObjectDatabase(directory)
+            )
             self._complete()
-            self._inode = (directory / NAME).stat().st_ino
             self.since = self._remembered()
 
     def __enter__(self) -> Self:
@@ -224,12 +230,20 @@ class Journal:
         self._database.close()
 
     def _complete(self) -> None:
-        """Add the columns that an older journal lacks."""
-        if self._lacking():
-            with self._transaction():
+        """Create the tables of a new journal, and add the columns that an older one lacks."""
+        with self._clear():
+            is_new = not self._execute("SELECT 1 FROM sqlite_master WHERE name = 'memory'")
+        if is_new or self._lacking():
+            self._create()
+
+    @_change
+    def _create(self) -> None:
+        for statement in (*_TABLES.split(";"), _OF_SOURCES):
+            if statement is _OF_SOURCES:
                 for table, column in self._lacking():  # another process may have added them meanwhile
                     self._execute(f"ALTER TABLE {table} ADD COLUMN {column}")
-        self._execute(_OF_SOURCES)
+            if statement.strip():
+                self._execute(statement)
 
     def _lacking(self) -> list[tuple[str, str]]:
         known = {(table, name) for table in _LATER for _, name, *_ in self._execute(f"PRAGMA table_info({table})")}
@@ -242,24 +256,27 @@ class Journal:
 
     def _remembered(self) -> datetime:
         """Return since when the journal remembers; an older one does not say it, but knows its plans."""
-        text = "SELECT max(since) FROM memory WHERE inode = ?"
-        if self._execute(text, (self._inode,)) == [(None,)]:
-            with self._transaction():
-                is_first = not self._execute("SELECT 1 FROM memory LIMIT 1")
-                known = self._execute("SELECT min(updated_at) FROM plans")[0][0] if is_first else None
-                self._execute("INSERT INTO memory VALUES (?, ?)", (self._inode, known or _now()))
-        return datetime.fromisoformat(self._execute(text, (self._inode,))[0][0])
+        text, identity = "SELECT max(since) FROM memory WHERE inode = ?", self._database.identity()
+        if self._execute(text, (identity,)) == [(None,)]:
+            self._remember(identity)
+        return datetime.fromisoformat(self._execute(text, (identity,))[0][0])
+
+    @_change
+    def _remember(self, identity: int) -> None:
+        is_first = not self._execute("SELECT 1 FROM memory LIMIT 1")
+        known = self._execute("SELECT min(updated_at) FROM plans")[0][0] if is_first else None
+        self._execute("INSERT INTO memory VALUES (?, ?)", (identity, known or _now()))
 
     # Plans
 
+    @_change
     def add(self, plan_id: str) -> None:
         """Remember a new plan, of which nothing was attempted.
 
         Call this once, when the plan is written. A plan that the journal does not know may have been attempted, as the
         journal could have been lost.
         """
-        with self._transaction():
-            self._insert(plan_id, since_planned=True)
+        self._insert(plan_id, since_planned=True)
 
     def status(self, plan_id: str) -> Status | None:
         """Return where a plan stands; None if the journal does not know it."""
@@ -279,42 +296,39 @@ class Journal:
         learns from the target what was committed, and cancels the plan without replaying more.
         """
         try:
-            with alone(self.directory, plan_id), self._transaction():
-                if self._ask_within(plan_id, Request.CANCEL) and not self._unsettled(plan_id):
-                    self._cancel(plan_id)
+            with alone(self.directory, plan_id):
+                self._cancel_unless_unsettled(plan_id)
         except WriterBusy:
             self._ask(plan_id, Request.CANCEL)
 
+    @_change
     def resume(self, plan_id: str) -> None:
         """Let a paused plan be run again; raises UsageError: it is cancelled."""
-        with self._transaction():
-            found = self._row(plan_id)
-            if found is not None and (found.state is State.CANCELLED or found.request is Request.CANCEL):
-                raise UsageError(f"Plan {plan_id} is cancelled: make a new plan for what it did not replay.")
-            self._execute(
-                "UPDATE plans SET request = NULL, updated_at = ?, sentence = iif(state = ?, NULL, sentence),"
-                " state = iif(state = ?, ?, state) WHERE plan_id = ?",
-                (_now(), State.PAUSED, State.PAUSED, State.READY, plan_id),
-            )
+        found = self._row(plan_id)
+        if found is not None and (found.state is State.CANCELLED or found.request is Request.CANCEL):
+            raise UsageError(f"Plan {plan_id} is cancelled: make a new plan for what it did not replay.")
+        self._execute(
+            "UPDATE plans SET request = NULL, updated_at = ?, sentence = iif(state = ?, NULL, sentence),"
+            " state = iif(state = ?, ?, state) WHERE plan_id = ?",
+            (_now(), State.PAUSED, State.PAUSED, State.READY, plan_id),
+        )
 
+    @_change
     def revive(self, plan_id: str) -> State | None:
         """Let a plan be run again that was cancelled, or finished without records that another plan had taken.
 
         Somebody makes the same plan anew. What it replayed stays known, and the run learns it from the target. Return
         how it had ended; None if it cannot be run again, or need not be revived.
         """
-        with self._transaction():
-            found = self._row(plan_id)
-            if found is None or not (
-                found.state is State.CANCELLED or (found.state is State.FINISHED and found.skipped)
-            ):
-                return None
-            self._execute(
-                "UPDATE plans SET state = ?, sentence = NULL, exit_code = NULL, request = NULL, skipped = 0,"
-                " updated_at = ? WHERE plan_id = ?",
-                (State.READY, _now(), plan_id),
-            )
-            return found.state
+        found = self._row(plan_id)
+        if found is None or not (found.state is State.CANCELLED or (found.state is State.FINISHED and found.skipped)):
+            return None
+        self._execute(
+            "UPDATE plans SET state = ?, sentence = NULL, exit_code = NULL, request = NULL, skipped = 0,"
+            " updated_at = ? WHERE plan_id = ?",
+            (State.READY, _now(), plan_id),
+        )
+        return found.state
 
     def claimed_sources(self, sources: Iterable[Source]) -> dict[str, str]:
         """Return, for the places of source records of which plans took a dead letter, the last such plan."""
@@ -334,20 +348,20 @@ class Journal:
 
     # What a runner writes
 
+    @_change
     def begin(self, plan_id: str, runner: str) -> Status:
         """Take over a plan that can run, and return how it stood; a finished, cancelled or paused plan stays so."""
-        with self._transaction():
-            if self._row(plan_id) is None:
-                self._insert(plan_id, since_planned=False)
-            before = self._row(plan_id, State.READY)
-            assert before is not None
-            if before.can_run:
-                self._execute(
-                    "UPDATE plans SET state = ?, sentence = NULL, exit_code = NULL, runner = ?, updated_at = ?"
-                    " WHERE plan_id = ?",
-                    (State.RUNNING, runner, _now(), plan_id),
-                )
-            return before
+        if self._row(plan_id) is None:
+            self._insert(plan_id, since_planned=False)
+        before = self._row(plan_id, State.READY)
+        assert before is not None
+        if before.can_run:
+            self._execute(
+                "UPDATE plans SET state = ?, sentence = NULL, exit_code = NULL, runner = ?, updated_at = ?"
+                " WHERE plan_id = ?",
+                (State.RUNNING, runner, _now(), plan_id),
+            )
+        return before
 
     def request(self, plan_id: str) -> Request | None:
         """Return what the runner was asked to do."""
@@ -360,14 +374,14 @@ class Journal:
         rows = self._execute("SELECT topic, partition, next FROM offsets WHERE plan_id = ?", (plan_id,))
         return {(topic, partition): offset for topic, partition, offset in rows}
 
+    @_change
     def note(self, plan_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Note the offsets, in place of those noted before."""
-        with self._transaction():
-            self._execute("DELETE FROM offsets WHERE plan_id = ?", (plan_id,))
-            self._database.executemany(
-                "INSERT INTO offsets VALUES (?, ?, ?, ?)",
-                [(plan_id, topic, partition, offset) for (topic, partition), offset in offsets.items()],
-            )
+        self._execute("DELETE FROM offsets WHERE plan_id = ?", (plan_id,))
+        self._execute_each(
+            "INSERT INTO offsets VALUES (?, ?, ?, ?)",
+            [(plan_id, topic, partition, offset) for (topic, partition), offset in offsets.items()],
+        )
 
     def claim(self, plan_id: str, records: Sequence[PlannedRecord], again: bool) -> list[PlannedRecord]:
         """Claim the records of the next batch, and return those that no other plan took before (``again``: all).
@@ -376,53 +390,57 @@ class Journal:
 
         Raises EnvironmentLacking: the file was removed, so that other runs do not see what is claimed here.
         """
-        if not self._is_there():
+        if not self._database.is_there():
             raise EnvironmentLacking(
-                f"{self.directory / NAME} was removed while plan {plan_id} ran: run it again, which learns from the "
+                f"{self._database.name} was removed while plan {plan_id} ran: run it again, which learns from the "
                 "target what was replayed."
             )
-        with self._transaction():
-            free = [record for record in records if again or not self._taken(plan_id, record)]
-            self._database.executemany(
-                f"INSERT OR IGNORE INTO claims {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)",
-                [(*record.letter, plan_id, record.attempt, *record.source[:3], self._cluster) for record in free],
-            )
-            self._execute("UPDATE plans SET attempted = attempted + ? WHERE plan_id = ?", (len(free), plan_id))
+        return self._claim(plan_id, records, again)
+
+    @_change
+    def _claim(self, plan_id: str, records: Sequence[PlannedRecord], again: bool) -> list[PlannedRecord]:
+        free = [record for record in records if again or not self._taken(plan_id, record)]
+        self._execute_each(
+            f"INSERT OR IGNORE INTO claims {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)",
+            [(*record.letter, plan_id, record.attempt, *record.source[:3], self._cluster) for record in free],
+        )
+        self._execute("UPDATE plans SET attempted = attempted + ? WHERE plan_id = ?", (len(free), plan_id))
         return free
 
+    @_change
     def confirm(self, plan_id: str, records: Iterable[PlannedRecord], replayed: int, skipped: int) -> None:
         """Remember that records stand committed on their targets, and how many of the plan do in all."""
-        with self._transaction():
-            self._database.executemany(
-                f"INSERT INTO claims {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)"
-                " ON CONFLICT DO UPDATE SET produced = 1",
-                [(*record.letter, plan_id, record.attempt, *record.source[:3], self._cluster) for record in records],
-            )
-            self._execute(
-                "UPDATE plans SET replayed = ?, skipped = ?, updated_at = ? WHERE plan_id = ?",
-                (replayed, skipped, _now(), plan_id),
-            )
+        self._execute_each(
+            f"INSERT INTO claims {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET produced = 1",
+            [(*record.letter, plan_id, record.attempt, *record.source[:3], self._cluster) for record in records],
+        )
+        self._execute(
+            "UPDATE plans SET replayed = ?, skipped = ?, updated_at = ? WHERE plan_id = ?",
+            (replayed, skipped, _now(), plan_id),
+        )
 
+    @_change
     def learn(self, replayed: Mapping[str, Sequence[PlannedRecord]]) -> None:
         """Remember what stands on targets of plans, by plan, of which the journal may not know."""
-        with self._transaction():
-            self._database.executemany(
-                f"INSERT OR IGNORE INTO claims {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)",
-                [
-                    (*record.letter, plan_id, record.attempt, *record.source[:3], self._cluster)
-                    for plan_id, records in replayed.items()
-                    for record in records
-                ],
-            )
+        self._execute_each(
+            f"INSERT OR IGNORE INTO claims {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)",
+            [
+                (*record.letter, plan_id, record.attempt, *record.source[:3], self._cluster)
+                for plan_id, records in replayed.items()
+                for record in records
+            ],
+        )
 
+    @_change
     def release(self, plan_id: str, records: Iterable[PlannedRecord]) -> None:
         """Give up claims of records whose transaction was aborted."""
-        with self._transaction():
-            self._database.executemany(
-                f"DELETE FROM claims WHERE {_OF_LETTER} AND plan_id = ?5 AND produced = 0",
-                [(*record.letter, plan_id) for record in records],
-            )
+        self._execute_each(
+            f"DELETE FROM claims WHERE {_OF_LETTER} AND plan_id = ?5 AND produced = 0",
+            [(*record.letter, plan_id) for record in records],
+        )
 
+    @_change
     def end(
         self, plan_id: str, runner: str, state: State, sentence: str | None = None, exit_code: int | None = None
     ) -> None:
@@ -431,25 +449,17 @@ class Journal:
         With CANCELLED, other plans may replay what this one did not: call it only when all that stands on the target is
         confirmed.
         """
-        with self._transaction():
-            if self._execute("SELECT 1 FROM plans WHERE plan_id = ? AND runner = ?", (plan_id, runner)):
-                if state is State.CANCELLED:
-                    self._cancel(plan_id)
-                    return
-                self._execute(
-                    "UPDATE plans SET state = ?1, sentence = ?2, exit_code = ?7,"
-                    " request = iif(request = ?3 AND ?1 <> ?4, request, NULL), updated_at = ?5 WHERE plan_id = ?6",
-                    (state, sentence, Request.CANCEL, State.FINISHED, _now(), plan_id, exit_code),
-                )
+        if self._execute("SELECT 1 FROM plans WHERE plan_id = ? AND runner = ?", (plan_id, runner)):
+            if state is State.CANCELLED:
+                self._cancel(plan_id)
+                return
+            self._execute(
+                "UPDATE plans SET state = ?1, sentence = ?2, exit_code = ?7,"
+                " request = iif(request = ?3 AND ?1 <> ?4, request, NULL), updated_at = ?5 WHERE plan_id = ?6",
+                (state, sentence, Request.CANCEL, State.FINISHED, _now(), plan_id, exit_code),
+            )
 
     # Rows
-
-    def _is_there(self) -> bool:
-        """Tell whether the file is still the one that was opened."""
-        try:
-            return (self.directory / NAME).stat().st_ino == self._inode
-        except FileNotFoundError:
-            return False
 
     def _last_plan(self, claims: str, values: Sequence[object]) -> str | None:
         """Return the plan of the last of some claims."""
@@ -480,9 +490,14 @@ class Journal:
             (State.CANCELLED, _now(), plan_id),
         )
 
+    @_change
+    def _cancel_unless_unsettled(self, plan_id: str) -> None:
+        if self._ask_within(plan_id, Request.CANCEL) and not self._unsettled(plan_id):
+            self._cancel(plan_id)
+
+    @_change
     def _ask(self, plan_id: str, request: Request) -> None:
-        with self._transaction():
-            self._ask_within(plan_id, request)
+        self._ask_within(plan_id, request)
 
     def _ask_within(self, plan_id: str, request: Request) -> bool:
         """Write a request down; return False if the plan has ended, or is to be cancelled already."""
@@ -530,19 +545,16 @@ class Journal:
 
     def _execute(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
         with self._clear():
-            return self._database.execute(statement, values).fetchall()
+            self._database.look()
+            return self._database.connection.execute(statement, values).fetchall()
+
+    def _execute_each(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
+        self._database.connection.executemany(statement, rows)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._clear():
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._database.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    self._database.execute("ROLLBACK")
-                raise
+        with self._clear(), self._database.transaction():
+            yield
 
     @contextlib.contextmanager
     def _clear(self) -> Iterator[None]:
@@ -552,8 +564,8 @@ class Journal:
             raise _unwritable(self.directory, str(error)) from None
         except sqlite3.DatabaseError:
             raise EnvironmentLacking(
-                f"{self.directory / NAME} is damaged: move it away, with the files beside it, and run again; plans "
-                "learn from their targets what was replayed, but other plans could then replay the same records."
+                f"{_named(self.directory)}/{NAME} is damaged: move it away, with the files beside it, and run again; "
+                "plans learn from their targets what was replayed, but other plans could then replay the same records."
             ) from None
         except OSError as error:
             raise _unwritable(self.directory, error.strerror or "it cannot be opened") from None

@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from expectations.rules import counted
 from pipelines.errors import AfterlogError, WriterBusy
@@ -18,7 +17,7 @@ from pipelines.replay import earlier, targets
 from pipelines.replay import journal as journals
 from pipelines.replay.client import Admin, Topic, admin
 from pipelines.replay.deaths import Deaths
-from pipelines.replay.journal import Journal, Request, State
+from pipelines.replay.journal import Journal, Place, Request, State
 from pipelines.replay.model import Plan, PlannedRecord, Replayed
 from pipelines.replay.pace import Pace
 from pipelines.replay.sender import Fenced, NotCommitted, Sender, size_of
@@ -58,7 +57,7 @@ class Ended:
 
 def run(
     plan: Plan,
-    directory: Path,
+    directory: Place,
     settings: Settings,
     *,
     rate: float | None = None,
@@ -83,7 +82,7 @@ def run(
         return _Run(plan, journal, settings, rate, batch, most_deaths, stop, progress, confirmed, elsewhere).ended()
 
 
-def cancel(plan: Plan, directory: Path, settings: Settings) -> Ended | None:
+def cancel(plan: Plan, directory: Place, settings: Settings) -> Ended | None:
     """Cancel a plan; return None if its runner does it, within a second or after its batch.
 
     Raises AfterlogError: a run was interrupted in a batch, and the cluster does not tell whether it was committed. The
@@ -98,7 +97,7 @@ def cancel(plan: Plan, directory: Path, settings: Settings) -> Ended | None:
     return replace(ended, exit_code=0) if ended.status is State.CANCELLED else ended
 
 
-def learned(plan: Plan, directory: Path, settings: Settings) -> list[Replayed]:
+def learned(plan: Plan, directory: Place, settings: Settings) -> list[Replayed]:
     """Return the records of a plan that stand on their targets, if no process runs it.
 
     Raises AfterlogError: the cluster does not tell, as the target's log was cut or the topic is another one.

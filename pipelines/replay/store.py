@@ -7,59 +7,43 @@ run writes or ``--follow`` goes on. A plan counts once its row in gold.replay_pl
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from expectations.gold import replay_discards, replay_outcomes, replay_plans, replayed_records, replays
-from pipelines.errors import EnvironmentLacking, UsageError
+from pipelines.errors import UsageError, WriterBusy
 from pipelines.incidents import ids
+from pipelines.replay import journal
 from pipelines.replay.candidates import DISCARDS, OUTCOMES, PLANS, REPLAYED, REPLAYS, Candidate
-from pipelines.replay.journal import Journal
+from pipelines.replay.journal import DIRECTORY, Journal, Place
 from pipelines.replay.model import Letter, Plan, PlannedRecord, Replayed, Source, Target, millis_of
 from pipelines.replay.planning import Draft
 from pipelines.warehouse import append, jvmless
 from pipelines.warehouse.actions import account
 from pipelines.warehouse.tables import Warehouse
 
-DIRECTORY = "_replay"
 _MILLION = 1_000_000
+_LONGEST_WAIT = 600.0  # seconds
 
 
-def directory_of(warehouse: Warehouse) -> Path:
-    """Return the directory of what runs of plans remember.
-
-    Raises UsageError: the warehouse is not local.
-    """
-    if not warehouse.is_local:
-        raise UsageError(
-            "Replays need a warehouse in a directory of this machine, and this one is at a URI: name one with "
-            "--warehouse."
-        )
-    return Path(warehouse.root) / DIRECTORY
+def directory_of(warehouse: Warehouse) -> Place:
+    """Return where runs of plans are remembered; raises UsageError: only Spark opens the warehouse."""
+    return journal.directory_of(warehouse.settings)
 
 
 @contextlib.contextmanager
 def writing(warehouse: Warehouse) -> Iterator[None]:
     """Hold the lock of the tables of replays.
 
-    Raises EnvironmentLacking: the directory cannot be written.
+    Raises EnvironmentLacking: the store cannot be written. WriterBusy: another process holds it for long.
     """
-    directory = directory_of(warehouse)
-    try:
-        directory.mkdir(exist_ok=True)
-        descriptor = os.open(directory / "tables.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise EnvironmentLacking(f"The directory {directory} cannot be written: {error.strerror}.") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    directory_of(warehouse)
+    with warehouse.store.lock(f"{DIRECTORY}/tables.lock", "replays", _LONGEST_WAIT) as is_held:
+        if not is_held:
+            raise WriterBusy("Another process writes the tables of replays: try again when it is done.")
         yield
-    finally:
-        os.close(descriptor)
 
 
 def keep(warehouse: Warehouse, draft: Draft) -> bool:
@@ -75,8 +59,8 @@ def keep(warehouse: Warehouse, draft: Draft) -> bool:
         )
         if not _rows(warehouse, REPLAYS, equal, ["plan_id"]):
             append.append(warehouse, replays.CONTRACT, [_row_of(draft, entry) for entry in draft.entries])
-        with Journal(directory_of(warehouse), warehouse.cluster) as journal:
-            journal.add(plan.plan_id)
+        with Journal(directory_of(warehouse), warehouse.cluster) as kept:
+            kept.add(plan.plan_id)
         append.append(warehouse, replay_plans.CONTRACT, [_plan_row(draft)])
     return True
 

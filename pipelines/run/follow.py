@@ -23,7 +23,9 @@ from pipelines.settings import ROOT, Settings
 from pipelines.stage import Split, Stage
 from pipelines.steps import held
 from pipelines.steps.watch import NOBODY, Watch
-from pipelines.warehouse import lock, storage
+from pipelines.stores import lock, places
+from pipelines.stores.base import STATE
+from pipelines.stores.directory import replace_text
 from pipelines.warehouse.progress import Batch, Progress
 from pipelines.warehouse.quality import StageRun, now
 from pipelines.warehouse.tables import Warehouse
@@ -65,9 +67,8 @@ class Cycle:
 
 def health_file(warehouse: Warehouse) -> Path:
     """Return where the health file is if the user names none; it is always on this machine."""
-    if warehouse.is_local:
-        return Path(warehouse.root) / storage.STATE / "follow.json"
-    return ROOT / ".cache" / "follow.json"
+    directory = places.directory_of(warehouse.root)
+    return directory / STATE / "follow.json" if directory else ROOT / ".cache" / "follow.json"
 
 
 class Follower:
@@ -231,7 +232,7 @@ class Follower:
             return
         if self.warehouse.session is None:
             self._start(kept)
-        lock.name_jvm(self.warehouse)
+        lock.name_jvm(self.warehouse.root, self.warehouse.spark)
         waiting = freshness.unread_bytes(self.warehouse, stages)
         is_short = waiting is not None and waiting < session.SHORT_WORK
         session.tune_for(self.warehouse.spark, self.settings, short_work=is_short)
@@ -313,7 +314,7 @@ class Follower:
         return awake
 
     def _blocked_upstream(self) -> set[str]:
-        if self.warehouse.is_local or self.warehouse.session is not None:  # at a URI only a session can read progress
+        if self.warehouse.opens_tables or self.warehouse.session is not None:
             self.blocked_upstream = runner.blocked_upstream(self.warehouse, self.stages)
         return self.blocked_upstream
 
@@ -379,7 +380,7 @@ class Follower:
         }
         try:
             self.health.parent.mkdir(parents=True, exist_ok=True)
-            storage.replace_text(self.health, json.dumps(facts) + "\n")
+            replace_text(self.health, json.dumps(facts) + "\n")
         except OSError as error:
             sentence = (
                 f"The health file {self.health} cannot be written ({error.strerror}): name another with --health."

@@ -89,7 +89,7 @@ def freshness(warehouse: Warehouse) -> list[Freshness]:
 
 def unread_bytes(warehouse: Warehouse, stages: Sequence[Stage]) -> int | None:
     """Return roughly how many unread bytes stages have; None if only a session could tell."""
-    if not warehouse.is_local:
+    if not warehouse.opens_tables:
         return None
     landing = [
         (stage, progress.load(warehouse, stage.table))

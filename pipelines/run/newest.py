@@ -121,7 +121,7 @@ def of_feeds(warehouse: Warehouse, now: datetime | None = None) -> list[Newest]:
 def of_feed(warehouse: Warehouse, stage: Land, now: datetime | None = None) -> Newest:
     """Return the newest record of the feed that a landing stage reads."""
     now = now or datetime.now(UTC)
-    if not warehouse.is_local and warehouse.session is None:
+    if not warehouse.opens_tables and warehouse.session is None:
         used = bool(warehouse.settings.topics_of(stage.directory) or unread(warehouse.settings, stage, None))
         return Newest(stage.directory, used, how(warehouse.settings, stage), now)
     known = progress.load(warehouse, stage.table)

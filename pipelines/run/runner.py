@@ -60,7 +60,7 @@ def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = N
     Raises AfterlogError: only topics can have new input, and the cluster cannot be asked.
     """
     if (
-        not warehouse.is_local
+        not warehouse.opens_tables
         or quality.waiting(warehouse)
         or actions.waiting(warehouse)
         or blocked_upstream(warehouse, stages)

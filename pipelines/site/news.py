@@ -12,7 +12,7 @@ from expectations.text import visible
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED
 from pipelines.site.content import Case, Change, News, Row
-from pipelines.warehouse import storage
+from pipelines.stores.directory import replace_text
 
 FILE = ".told.json"
 VERSION = 1
@@ -41,7 +41,7 @@ def keep(directory: Path, cases: Sequence[Case], findings: Sequence[Row], news: 
         "changes": [{"words": one.words, "is_bad": one.is_bad, "incident_id": one.incident_id} for one in news.changes],
     }
     told = {"version": VERSION, "at": now.isoformat(), "known": _known(cases, findings), "news": kept}
-    storage.replace_text(directory / FILE, json.dumps(told), durable=False)
+    replace_text(directory / FILE, json.dumps(told), durable=False)
 
 
 def _told(directory: Path) -> dict[str, Any] | None:

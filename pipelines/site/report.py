@@ -25,7 +25,8 @@ from pipelines.site.content import Content
 from pipelines.site.pages import DATA_DOCS, Page
 from pipelines.site.parts import digest_of
 from pipelines.site.quality import Feed, feeds_of, uncommitted
-from pipelines.warehouse import actions, progress, storage
+from pipelines.stores.directory import replace_text
+from pipelines.warehouse import actions, progress
 from pipelines.warehouse.tables import Warehouse
 
 HEX_DIGITS = 12
@@ -35,7 +36,7 @@ SHOWN, MADE, DOCUMENTED, CLUSTER = ".shown.json", ".made.json", ".documented.jso
 def current(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Feed] | None = None) -> Path | None:
     """Return the front if the site shows the present state already; None if it must be built. This needs no session."""
     page = warehouse.settings.reports() / addresses.FRONT
-    if not warehouse.is_local or not page.exists():
+    if not warehouse.opens_tables or not page.exists():
         return None
     try:
         shown = (warehouse.settings.reports() / SHOWN).read_text(encoding="utf-8")
@@ -68,7 +69,7 @@ def build(
         told = reading.gather(warehouse, behind, feeds) if told is None else told
         write(directory, told)
         news.keep(directory, told.incidents, told.findings, told.news, told.made_at)
-        storage.replace_text(directory / SHOWN, state)
+        replace_text(directory / SHOWN, state)
     except OSError as error:
         raise EnvironmentLacking(
             f"The reports cannot be written to {directory} ({error.strerror}): "
@@ -84,7 +85,7 @@ def _claim(directory: Path, cluster: str) -> None:
         known = json.loads(note.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         directory.mkdir(parents=True, exist_ok=True)
-        storage.replace_text(note, json.dumps(cluster), durable=False)
+        replace_text(note, json.dumps(cluster), durable=False)
         return
     if known != cluster:
         raise UsageError(
@@ -104,7 +105,7 @@ def _document(directory: Path, keep_runs: int) -> None:
     from expectations import suite
 
     suite.build_docs(directory / "gx", site, keep_runs)
-    storage.replace_text(note, told, durable=False)
+    replace_text(note, told, durable=False)
 
 
 def write(directory: Path, told: Content) -> list[str]:
@@ -122,11 +123,11 @@ def write(directory: Path, told: Content) -> list[str]:
         text = page.text()
         if not _holds(target, text):
             target.parent.mkdir(parents=True, exist_ok=True)
-            storage.replace_text(target, text, durable=page.path == addresses.FRONT)
+            replace_text(target, text, durable=page.path == addresses.FRONT)
             written.append(page.path)
         if digest is not None:
             made[page.path] = digest
-    storage.replace_text(directory / MADE, json.dumps(made))
+    replace_text(directory / MADE, json.dumps(made))
     return written
 
 
@@ -159,12 +160,12 @@ def _state(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Fe
     The ages of feeds count in whole hours, and until when topics were read in ten minutes: the site is built again when
     one of them changes.
     """
-    if not warehouse.is_local:
+    if not warehouse.opens_tables:
         return ""
     names = [*(contract.table for contract in contracts()), *REPLAYS]
     versions = {name: warehouse.local_version(name) for name in names}
     ages = [[feed.name, feed.state, feed.newest.used, _hours(feed.newest.age)] for feed in feeds]
-    acted = sorted(file.name for file in (Path(warehouse.root) / actions.DIRECTORY).glob("*.json"))
+    acted = actions.names(warehouse)
     told: list[Any] = [pages.version(), versions, [asdict(entry) for entry in behind], warehouse.cluster]
     read = {topic: at.timestamp() // 600 for topic, at in progress.read_until(warehouse, LANDED).items()}
     settings = warehouse.settings

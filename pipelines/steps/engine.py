@@ -21,7 +21,7 @@ SPARK, DUCKDB = "spark", "duckdb"
 SMALL = 8 << 20  # bytes of a batch's input in files, which are compressed about tenfold
 MANY = "its rows may be many"
 ASKED = "the setting engine asks for it"
-AT_A_URI = "the warehouse is at a URI"
+OF_SPARK = "only Spark opens the warehouse"
 
 log = logging.getLogger("afterlog")
 
@@ -55,8 +55,8 @@ def of_refresh(warehouse: Warehouse, table: str) -> Engine:
     """Return the engine that refreshes a summarised table."""
     if warehouse.settings.engine == SPARK:
         return Engine(SPARK, ASKED)
-    if not warehouse.is_local:
-        return Engine(SPARK, AT_A_URI)
+    if not warehouse.opens_tables:
+        return Engine(SPARK, OF_SPARK)
     if not suits_duckdb(table):
         return Engine(SPARK, "its SELECT is for Spark alone")
     return Engine(DUCKDB, "the groups that changed fit one machine")
@@ -66,8 +66,8 @@ def of_decisions(warehouse: Warehouse, files: Sequence[NamedFiles] | None) -> En
     """Return the engine that decides about the candidates of a split table, whose input is in files, if it is few."""
     if warehouse.settings.engine == SPARK:
         return Engine(SPARK, ASKED)
-    if not warehouse.is_local:
-        return Engine(SPARK, AT_A_URI)
+    if not warehouse.opens_tables:
+        return Engine(SPARK, OF_SPARK)
     if files is None or sum(one.size() for one in files) > SMALL:
         return Engine(SPARK, MANY)
     return Engine(DUCKDB, "its candidates are few")

@@ -234,7 +234,7 @@ def files_of(
     (table,) = stage.inputs
     held = contract_of_held(stage)
     are_many = versions.start is not None and versions.end - versions.start > change_feed.MOST_COMMITS
-    if are_many or not warehouse.is_local:
+    if are_many or not warehouse.opens_tables:
         return None
     files = [change_feed.local_changes(warehouse, table, versions)] if (versions.start or 0) < versions.end else []
     if held is not None and scopes:

@@ -13,12 +13,10 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from expectations.quality import INCIDENT_ACTIONS
-from pipelines.errors import EnvironmentLacking, UsageError
-from pipelines.warehouse import jvmless, storage
+from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
 DIRECTORY = "_actions"
@@ -46,25 +44,20 @@ def act(
 ) -> Action:
     """Record an action.
 
-    Raises UsageError: the warehouse is not local. EnvironmentLacking: its directory cannot be written.
+    Raises UsageError: only Spark opens the warehouse. EnvironmentLacking: it cannot be written.
     """
-    if not warehouse.is_local:
-        raise UsageError("Incidents of a warehouse at a URI cannot be muted, resolved or noted from here yet.")
+    warehouse.refuse_spark_only("actions are written")
     done = Action(secrets.token_hex(8), incident_id, action, datetime.now(UTC), account(), until, note)
-    directory = Path(warehouse.root) / DIRECTORY
-    try:
-        directory.mkdir(exist_ok=True)
-        text = json.dumps(asdict(done) | {"cluster": warehouse.cluster}, default=datetime.isoformat)
-        storage.replace_text(directory / f"{done.acted_at:%Y%m%dT%H%M%S.%f}-{done.action_id}.json", text)
-    except OSError as error:
-        raise EnvironmentLacking(f"The action cannot be written below {directory}: {error.strerror}.") from None
+    text = json.dumps(asdict(done) | {"cluster": warehouse.cluster}, default=datetime.isoformat)
+    name = f"{DIRECTORY}/{done.acted_at:%Y%m%dT%H%M%S.%f}-{done.action_id}.json"
+    warehouse.store.write(name, text.encode())
     return done
 
 
 def actions(warehouse: Warehouse) -> list[Action]:
     """Return all actions on incidents of the settings' cluster, in order of time."""
     known: dict[str, Action] = {}
-    if warehouse.is_local and warehouse.local_version(INCIDENT_ACTIONS.table) is not None:
+    if warehouse.opens_tables and warehouse.local_version(INCIDENT_ACTIONS.table) is not None:
         for row in jvmless.rows(warehouse, INCIDENT_ACTIONS.table, {"cluster": warehouse.cluster}):
             action = Action(**{name: row[name] for name in Action.__dataclass_fields__})
             known[action.action_id] = action
@@ -91,22 +84,27 @@ def report(warehouse: Warehouse) -> None:
     if existing_rows is not None:
         rows = rows.join(existing_rows.select("action_id"), ["action_id"], how="left_anti")
     warehouse.insert(rows, INCIDENT_ACTIONS)
-    for file, _ in found:
-        file.unlink(missing_ok=True)
+    for name, _ in found:
+        warehouse.store.remove(name)
 
 
-def _waiting(warehouse: Warehouse) -> Sequence[tuple[Path, dict[str, Any]]]:
-    """Return the files of actions in order of time, with what they say; files that cannot be read are left alone."""
-    if not warehouse.is_local:
+def names(warehouse: Warehouse) -> list[str]:
+    """Return the names of the files of actions that wait for the next run, in order of time."""
+    if not warehouse.opens_tables:
         return []
+    return [f"{DIRECTORY}/{name}" for name in warehouse.store.names(DIRECTORY) if name.endswith(".json")]
+
+
+def _waiting(warehouse: Warehouse) -> Sequence[tuple[str, dict[str, Any]]]:
+    """Return the files of actions in order of time, with what they say; files that cannot be read are left alone."""
     found = []
-    for file in sorted((Path(warehouse.root) / DIRECTORY).glob("*.json")):
+    for name in names(warehouse):
         try:
-            told = json.loads(file.read_text(encoding="utf-8"))
+            told = json.loads(warehouse.store.text(name) or "")
         except (OSError, ValueError):
             continue
         if isinstance(told, dict) and told.keys() >= {column.name for column in INCIDENT_ACTIONS.columns}:
-            found.append((file, told))
+            found.append((name, told))
     return found
 
 

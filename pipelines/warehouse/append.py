@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from expectations.bronze.dlq_records import HEADERS
 from expectations.contract import Contract
-from pipelines.errors import UsageError
 from pipelines.warehouse import few_rows
 from pipelines.warehouse.tables import PROPERTIES, Warehouse
 
@@ -32,10 +31,9 @@ def append(
     A row has a value for each column of the contract, by name: bytes for binary, aware datetimes for timestamps, pairs
     of name and value for headers, JSON-ready objects for other nested types. Columns that came later may lack.
 
-    Raises UsageError: the warehouse is not local.
+    Raises UsageError: only Spark opens the warehouse.
     """
-    if not warehouse.is_local:
-        raise UsageError("A warehouse at a URI cannot be written without Spark: replays need a local warehouse.")
+    warehouse.refuse_spark_only("replays are written")
     _ensure(warehouse, contract)
     if not rows and mode == "append":
         return
@@ -49,9 +47,9 @@ def append(
     ]
     few = few_rows.of_values(schema_of(contract), given)
     if mode == "append":
-        few_rows.append(opened, few)
+        few_rows.append(opened, few, warehouse.turn(opened))
     else:
-        few_rows.replace(opened, few, None)
+        few_rows.replace(opened, few, None, warehouse.turn(opened))
 
 
 def _value(value: Any, kind: str) -> Any:
@@ -68,10 +66,11 @@ def _ensure(warehouse: Warehouse, contract: Contract) -> None:
         warehouse.take_later_columns(contract)
         return
     DeltaTable.create(
-        warehouse.location(contract.table),
+        warehouse.store.for_deltalake(warehouse.place(contract.table)),
         schema_of(contract),
         description=contract.description,
         configuration=PROPERTIES,
+        storage_options=warehouse.store.options(),
     )
 
 

@@ -10,10 +10,8 @@ from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from pipelines.errors import FeedIncomplete
-from pipelines.warehouse.delta_log import actions_of
 from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.progress import Batch
-from pipelines.warehouse.storage import read_file
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -70,7 +68,7 @@ class Changes:
 
     def _changed_rows(self, version: int) -> bool:
         """Tell whether a commit changed rows: whether the files that the feed reads for it contain any row."""
-        by_change = _changed_files(_actions(self.warehouse, self.table, version))
+        by_change = _changed_files(self.warehouse.commit(self.table, version))
         files = [path for paths in by_change.values() for path in paths]
         if not files:
             return False
@@ -81,14 +79,17 @@ class Changes:
 
 @dataclass(frozen=True)
 class NamedFiles:
-    """Data files that commits of a local table name, by the change type of their rows (``""``: it is in the rows)."""
+    """Data files that commits of a table name, by the change type of their rows (``""``: it is in the rows).
+
+    ``by_change`` has their paths with their sizes in bytes.
+    """
 
     files: LocalFiles
-    by_change: dict[str, list[str]]
+    by_change: dict[str, dict[str, int]]
 
     def size(self) -> int:
         """Return the size of the files in bytes."""
-        return sum(map(self.files.size, self.paths().values()))
+        return sum(sum(sizes.values()) for sizes in self.by_change.values())
 
     def paths(self) -> dict[str, list[str]]:
         """Return the paths of the files below the table's directory, by the change type of their rows."""
@@ -112,8 +113,8 @@ def changes(warehouse: Warehouse, table: str, batch: Batch) -> Changes:
     """Return the rows of a batch, with Delta's ``_change_type``.
 
     A batch from the beginning holds all rows of the table as inserts. Any other batch holds the rows that its versions
-    inserted, changed or deleted. A changed row comes twice: before and after the change. Of a local table the files
-    that the commits name are read; then there is no feed that could end early.
+    inserted, changed or deleted. A changed row comes twice: before and after the change. Where no session
+    is needed, the files that the commits name are read; then there is no feed that could end early.
     """
     from pyspark.sql import functions as F
 
@@ -141,8 +142,8 @@ def local_changes(warehouse: Warehouse, table: str, batch: Batch) -> NamedFiles 
 
 def all_rows(warehouse: Warehouse, table: str, version: int | None = None) -> NamedFiles | None:
     """Return the files of all rows of a version (None: the last one); None if only Delta can read them."""
-    files = warehouse.local_files(table, version) if warehouse.is_local else None
-    return None if files is None else NamedFiles(files, {"insert": [*map(quote, files.paths())]})
+    files = warehouse.local_files(table, version) if warehouse.opens_tables else None
+    return None if files is None else NamedFiles(files, {"insert": {quote(p): files.size([p]) for p in files.paths()}})
 
 
 def can_read(warehouse: Warehouse, table: str, batch: Batch) -> bool:
@@ -165,32 +166,36 @@ def can_read(warehouse: Warehouse, table: str, batch: Batch) -> bool:
 def _named_files(warehouse: Warehouse, table: str, batch: Batch) -> NamedFiles | None:
     """Return the data files that a batch's commits name.
 
-    Return None if the files alone do not tell the changes: the table is not local or not plain, a commit is missing, or
-    it changes the table's columns or protocol.
+    Return None if the files alone do not tell the changes: only Spark opens the table, it is not plain, a commit is
+    missing, or it changes the table's columns or protocol.
     """
-    files = warehouse.local_files(table) if warehouse.is_local else None
+    files = warehouse.local_files(table) if warehouse.opens_tables else None
     if files is None:
         return None
     assert batch.start is not None
-    named: dict[str, list[str]] = {}
+    named: dict[str, dict[str, int]] = {}
     for version in range(batch.start + 1, batch.end + 1):
-        actions = _actions(warehouse, table, version)
+        actions = warehouse.commit(table, version)
         if not actions or any("metaData" in action or "protocol" in action for action in actions):
             return None
         for change, paths in _changed_files(actions).items():
-            named.setdefault(change, []).extend(paths)
+            named.setdefault(change, {}).update(paths)
     return None if any("://" in path for paths in named.values() for path in paths) else NamedFiles(files, named)
 
 
-def _changed_files(actions: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return the paths of the files that tell a commit's changes, by the change type of their rows.
+def _changed_files(actions: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Return the paths and sizes of the files that tell a commit's changes, by the change type of their rows.
 
     A commit with change data tells all changes by it; these files have the change type in each row (``""``).
     """
-    if changed := [action["cdc"]["path"] for action in actions if "cdc" in action]:
+    if changed := {action["cdc"]["path"]: action["cdc"]["size"] for action in actions if "cdc" in action}:
         return {"": changed}
     return {
-        change: [action[kind]["path"] for action in actions if kind in action and action[kind].get("dataChange")]
+        change: {
+            action[kind]["path"]: action[kind].get("size") or 0
+            for action in actions
+            if kind in action and action[kind].get("dataChange")
+        }
         for kind, change in (("add", "insert"), ("remove", "delete"))
     }
 
@@ -204,9 +209,3 @@ def _feed(warehouse: Warehouse, table: str, batch: Batch) -> DataFrame:
         .option("endingVersion", batch.end)
         .load(warehouse.location(table))
     )
-
-
-def _actions(warehouse: Warehouse, table: str, version: int) -> list[dict[str, Any]]:
-    """Return the actions of a commit; none if the commit is no longer in the log."""
-    text = read_file(warehouse.root, f"{table.replace('.', '/')}/_delta_log/{version:020}.json")
-    return actions_of(text or "")

@@ -1,4 +1,4 @@
-"""The files of a local Delta log: who coordinates its commits, what damage stops readers, and how to recover.
+"""The files of a Delta log: who coordinates its commits, what damage stops readers, and how to recover.
 
 This module inspects the files themselves, because a Delta reader fails on a damaged log.
 """
@@ -6,16 +6,15 @@ This module inspects the files themselves, because a Delta reader fails on a dam
 from __future__ import annotations
 
 import json
-import os
 import re
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pipelines.errors import UsageError
+from pipelines.stores.base import Store
 
 LAST_CHECKPOINT = "_last_checkpoint"
 _CHECKPOINT = re.compile(
@@ -29,8 +28,24 @@ _SAID = re.compile(r"coordinated commits|commit coordinator|catalog-managed|cata
 _MAGIC = b"PAR1"
 
 
-Fingerprint = tuple[int | str, ...]
-"""What changes with each change of a log: facts of its directory, and of its newest commit."""
+@dataclass(frozen=True)
+class _Log:
+    """The log of a table in a store."""
+
+    store: Store
+    table: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.table}/_delta_log"
+
+    def named(self, name: str) -> str:
+        """Return a file as messages name it."""
+        return f"{self.store.root}/{self.path}/{name}".rstrip("/")
+
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes; none if it is not there."""
+        return self.store.read(f"{self.path}/{name}") or b""
 
 
 @dataclass(frozen=True)
@@ -39,19 +54,6 @@ class Fault:
 
     finding: str
     remedy: str
-
-
-def fingerprint(table: Path) -> Fingerprint:
-    """Return what changes with each change of a table's log; an empty one if there is no log."""
-    log = table / "_delta_log"
-    try:
-        names, directory = os.listdir(log), log.stat()
-        newest = max((name for name in names if name.endswith(".json")), default="")
-        commit = (log / newest).stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
-    facts = (commit.st_ino, commit.st_size, commit.st_mtime_ns)
-    return (directory.st_ino, directory.st_mtime_ns, len(names), newest, *facts)
 
 
 def actions_of(text: str) -> list[dict[str, Any]]:
@@ -83,19 +85,20 @@ def coordinated(table: str, by: str) -> UsageError:
     )
 
 
-def staged(directory: Path, names: Iterable[str]) -> str | None:
+def staged(store: Store, log: str, names: Iterable[str]) -> str | None:
     """Return the subdirectory of a log that holds commits that are not in the log yet; None if there is none."""
-    commits = (name for name in names if name in _STAGED and any((directory / name).glob("*.json")))
-    return next(commits, None)
+    found = (name for name in names if name in _STAGED)
+    return next((name for name in found if any(one.endswith(".json") for one in store.names(f"{log}/{name}"))), None)
 
 
-def fault(table: Path, refused: bool = False) -> Fault | None:
+def fault(store: Store, table: str, refused: bool = False) -> Fault | None:
     """Return what is wrong with the checkpoint that readers of a table start from; None if nothing is wrong.
 
-    If a reader ``refused`` the table, its last checkpoint counts as damaged even if the files look intact.
+    ``table`` is its path in the store. If a reader ``refused`` the table, its last checkpoint counts as damaged even if
+    the files look intact.
     """
-    log = table / "_delta_log"
-    names = sorted(os.listdir(log)) if log.is_dir() else []
+    log = _Log(store, table)
+    names = store.names(log.path)
     checkpoints = _checkpoints(names)
     last = max(checkpoints, default=-1)
     damage = _damage(log, checkpoints[last]) if checkpoints else None
@@ -103,11 +106,11 @@ def fault(table: Path, refused: bool = False) -> Fault | None:
         pointed_at = _pointed_at(log)
         finding = None
         if pointed_at is None:
-            finding = f"{log / LAST_CHECKPOINT} is no JSON that names a checkpoint."
+            finding = f"{log.named(LAST_CHECKPOINT)} is no JSON that names a checkpoint."
         elif pointed_at > last:
-            finding = f"{log / LAST_CHECKPOINT} names the checkpoint of version {pointed_at}, which is not there."
+            finding = f"{log.named(LAST_CHECKPOINT)} names the checkpoint of version {pointed_at}, which is not there."
         if finding:
-            return Fault(finding, _way_on(table, names, [LAST_CHECKPOINT], last, last))
+            return Fault(finding, _way_on(log, names, [LAST_CHECKPOINT], last, last))
     if checkpoints and refused:
         damage = damage or "cannot be read"
     if not damage:
@@ -115,10 +118,10 @@ def fault(table: Path, refused: bool = False) -> Fault | None:
     sound = max((v for v in checkpoints if v != last and not _damage(log, checkpoints[v])), default=-1)
     later = [name for version, files in checkpoints.items() if version > sound for name in files]
     away = [*later, *([LAST_CHECKPOINT] if LAST_CHECKPOINT in names else [])]
-    return Fault(f"The checkpoint of version {last} {damage}.", _way_on(table, names, away, sound, last))
+    return Fault(f"The checkpoint of version {last} {damage}.", _way_on(log, names, away, sound, last))
 
 
-def _way_on(table: Path, names: list[str], away: list[str], sound: int, last: int) -> str:
+def _way_on(log: _Log, names: list[str], away: list[str], sound: int, last: int) -> str:
     """Say how to recover: move files away if all commits after the sound checkpoint (-1: none) exist, else restore."""
     commits = {int(name[:20]) for name in names if re.fullmatch(r"\d{20}\.json", name)}
     end = max(last, *commits, sound)
@@ -126,13 +129,13 @@ def _way_on(table: Path, names: list[str], away: list[str], sound: int, last: in
     if missing:
         return (
             f"The log cannot do without it, as {len(missing)} of the JSON commits {sound + 1} to {end} are gone, the "
-            f"first of them {missing[0]}: restore it from a backup, or move {table} away: `afterlog run` then fills it "
-            f"again from its input."
+            f"first of them {missing[0]}: restore it from a backup, or move {log.store.root}/{log.table} away: "
+            f"`afterlog run` then fills it again from its input."
         )
     base = f"the checkpoint of version {sound}" if sound >= 0 else ""
     kept = f"the JSON commits {sound + 1} to {end}, which are all there and must stay" if end > sound else ""
     return (
-        f"Move {' and '.join(away)} out of {table / '_delta_log'}: readers then fall back to "
+        f"Move {' and '.join(away)} out of {log.named('')}: readers then fall back to "
         f"{' and '.join(filter(None, (base, kept)))}."
     )
 
@@ -146,49 +149,46 @@ def _checkpoints(names: Iterable[str]) -> dict[int, list[str]]:
     return checkpoints
 
 
-def _pointed_at(log: Path) -> int | None:
+def _pointed_at(log: _Log) -> int | None:
     try:
-        version = json.loads((log / LAST_CHECKPOINT).read_text(encoding="utf-8"))["version"]
+        version = json.loads(log.read(LAST_CHECKPOINT))["version"]
     except (OSError, ValueError, LookupError, TypeError):
         return None
     return version if isinstance(version, int) else None
 
 
-def _damage(log: Path, names: list[str]) -> str | None:
+def _damage(log: _Log, names: list[str]) -> str | None:
     """Say what is wrong with the files of a checkpoint, or None; a multi-part checkpoint needs all its parts."""
     parts = [match for name in names if (match := _CHECKPOINT.fullmatch(name)) and match["parts"]]
     if parts and len(parts) == len(names) and len(parts) < int(parts[0]["parts"]):
         return f"lacks {int(parts[0]['parts']) - len(parts)} of its {int(parts[0]['parts'])} parts"
     for name in names:
-        if damage := _damage_of_file(log / name):
+        if damage := _damage_of_file(log, name):
             return damage
     return None
 
 
-def _damage_of_file(file: Path) -> str | None:
-    content = file.read_bytes()
+def _damage_of_file(log: _Log, name: str) -> str | None:
+    content, file = log.read(name), log.named(name)
     if not content:
         return f"is empty ({file})"
-    if file.suffix == ".json":
+    if name.endswith(".json"):
         try:
             actions_of(content.decode("utf-8"))
         except ValueError:
             return f"is no JSON ({file})"
     elif content[:4] != _MAGIC or content[-4:] != _MAGIC or _footer_length(content) > len(content) - 12:
         return f"is no whole Parquet file ({file})"
-    return None if _agrees_with_its_checksum(file, content) else f"does not agree with its checksum ({file})"
+    return None if _agrees_with_its_checksum(log, name, content) else f"does not agree with its checksum ({file})"
 
 
 def _footer_length(content: bytes) -> int:
     return int(struct.unpack("<I", content[-8:-4])[0]) if len(content) >= 12 else len(content)
 
 
-def _agrees_with_its_checksum(file: Path, content: bytes) -> bool:
+def _agrees_with_its_checksum(log: _Log, name: str, content: bytes) -> bool:
     """Tell whether a file matches the checksum file that Hadoop writes beside it; True if none can be used."""
-    try:
-        checksums = file.with_name(f".{file.name}.crc").read_bytes()
-    except FileNotFoundError:
-        return True
+    checksums = log.read(f".{name}.crc")
     if checksums[:4] != b"crc\0" or len(checksums) < 8:
         return True
     size = struct.unpack(">I", checksums[4:8])[0] or len(content)

@@ -1,4 +1,4 @@
-"""Spark SQL -> rows of local Delta tables by DuckDB, without a JVM.
+"""Spark SQL -> rows of Delta tables by DuckDB, without a JVM.
 
 The text is translated, so an answer is right only if a test has compared it with Spark's: see
 ``tests/integration/test_ask.py``. Times are UTC: DuckDB holds them without a zone.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
-import os
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from expectations.contract import Contract
 from pipelines import scratch
+from pipelines.stores import places
 from pipelines.warehouse import spark_functions
 from pipelines.warehouse.change_feed import NamedFiles
 from pipelines.warehouse.jvmless import aware
@@ -134,8 +134,8 @@ def _opened(
             raise Untranslatable(str(error)) from None
 
 
-def connected(directory: str, spill: str = "") -> DuckDBPyConnection:
-    """Return a connection that reads files below a directory, and no others.
+def connected(root: str, spill: str = "") -> DuckDBPyConnection:
+    """Return a connection that reads the files of a warehouse, and no others.
 
     What does not fit into memory goes into the directory ``spill``; without one a query ends with an error.
     """
@@ -144,7 +144,7 @@ def connected(directory: str, spill: str = "") -> DuckDBPyConnection:
     nothing_more = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
     connection = duckdb.connect(config={**nothing_more, "temp_directory": spill})
     connection.execute("SET TimeZone = 'UTC'")
-    connection.execute(f"SET allowed_directories = [{literal(directory)}]")
+    places.of(root).opened_by_duckdb(connection)
     connection.execute("SET enable_external_access = false")
     spark_functions.register(connection)
     for macro in MACROS:
@@ -153,10 +153,10 @@ def connected(directory: str, spill: str = "") -> DuckDBPyConnection:
 
 
 @contextlib.contextmanager
-def session(directory: str) -> Iterator[DuckDBPyConnection]:
-    """Yield a connection that reads files below a directory; its temporary tables and views end with it."""
+def session(root: str) -> Iterator[DuckDBPyConnection]:
+    """Yield a connection that reads the files of a warehouse; its temporary tables and views end with it."""
     try:
-        with _shared(os.path.abspath(directory)).cursor() as connection:
+        with _shared(root).cursor() as connection:
             _open.add(connection)
             try:
                 connection.execute("SET TimeZone = 'UTC'")
@@ -219,9 +219,9 @@ def cancel() -> None:
 
 
 @lru_cache(maxsize=1)
-def _shared(directory: str) -> DuckDBPyConnection:
-    """Return the connection of a directory; to make one takes longer than a small query."""
-    connection = connected(directory, scratch.directory("duckdb"))
+def _shared(root: str) -> DuckDBPyConnection:
+    """Return the connection of a warehouse; to make one takes longer than a small query."""
+    connection = connected(root, scratch.directory("duckdb"))
     connection.execute(f"SET memory_limit = '{MEMORY}'")
     return connection
 
@@ -241,7 +241,7 @@ def changes(connection: DuckDBPyConnection, feed: NamedFiles) -> str:
 
 def rows(connection: DuckDBPyConnection, files: LocalFiles, paths: Sequence[str], more: str = "") -> str:
     """Return a query for the rows of data files, with one more column; a column that a file lacks is null."""
-    listed = ", ".join(literal(f"{files.directory}/{path}") for path in paths)
+    listed = ", ".join(literal(files.for_duckdb(path)) for path in paths)
     read = f"FROM read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
     stored = {column for column, *_ in connection.execute(f"DESCRIBE {read}").fetchall()} if paths else set()
     columns = [

@@ -1,4 +1,4 @@
-"""A few rows of Spark, or any rows of DuckDB -> a local table, without Delta's planning.
+"""A few rows of Spark, or any rows of DuckDB -> a table, without Delta's planning.
 
 Delta in Spark plans each write with queries of its own on the table's log and on the files that it replaces. For a few
 rows these queries take longer than the rows. The writer without a JVM commits the same: the rows, their statistics and
@@ -7,11 +7,15 @@ the change feed.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from pipelines.errors import WriterBusy
 from pipelines.warehouse.local_files import PLAIN_READER
 
 if TYPE_CHECKING:
@@ -30,6 +34,7 @@ ROWS_OF_A_BATCH = 10_000  # of many rows
 ROWS_OF_A_GROUP = 100_000  # in a file
 BYTES_OF_A_FILE = 8 << 20  # of many rows; Delta merges smaller files than 4 MiB
 PLAIN_WRITER = 4  # the writer's version of a table as Afterlog creates it
+TURN = "afterlog"  # the id of the transaction that commits of several writers take turns in
 CONSTRAINT = "delta.constraints."
 PREVIEW = "Preview of invalid data"
 TOO_LARGE = "spark.driver.maxResultSize"
@@ -118,44 +123,84 @@ def in_order(rows: Table, column: str | None) -> Table:
     return rows.take(compute.sort_indices(rows, [(column, "ascending", "at_start")]))
 
 
-def append(opened: DeltaTable, rows: Table | RecordBatchReader, mark: str = "") -> None:
-    """Add rows in one commit; its user metadata is the mark. Without rows there is no commit."""
+@dataclass(frozen=True)
+class Turn:
+    """What a commit says in its user metadata, and whether it fails if another writer commits between.
+
+    Then it carries the version that it makes as one of a transaction of ``TURN``: two such commits never succeed both.
+    """
+
+    said: str
+    is_shared: bool = False
+
+
+def append(opened: DeltaTable, rows: Table | RecordBatchReader, turn: Turn) -> None:
+    """Add rows in one commit. Without rows there is no commit.
+
+    Raises WriterBusy: another writer has committed between.
+    """
     import pyarrow as arrow
     from deltalake import write_deltalake
 
     if isinstance(rows, arrow.Table) and not rows.num_rows:
         return
+    with _sole(opened, turn) as properties:
+        write_deltalake(
+            opened,
+            rows,
+            mode="append",
+            target_file_size=BYTES_OF_A_FILE,
+            writer_properties=_compressed(),
+            commit_properties=properties,
+        )
 
-    write_deltalake(
-        opened,
-        rows,
-        mode="append",
-        target_file_size=BYTES_OF_A_FILE,
-        writer_properties=_compressed(),
-        commit_properties=_marked(mark),
-    )
 
+def replace(opened: DeltaTable, rows: Table | RecordBatchReader, predicate: str | None, turn: Turn) -> None:
+    """Replace the rows that meet a predicate (None: all) by others in one commit.
 
-def replace(opened: DeltaTable, rows: Table | RecordBatchReader, predicate: str | None, mark: str = "") -> None:
-    """Replace the rows that meet a predicate (None: all) by others in one commit; its user metadata is the mark.
-
-    Raises RuntimeError: a row does not meet the predicate, or the commit fails.
+    Raises RuntimeError: a row does not meet the predicate, or the commit fails. WriterBusy: another writer has
+    committed between.
     """
     from deltalake import write_deltalake
     from deltalake.exceptions import DeltaError
 
     try:
-        write_deltalake(
-            opened,
-            rows,
-            mode="overwrite",
-            predicate=predicate,
-            target_file_size=BYTES_OF_A_FILE,
-            writer_properties=_compressed(),
-            commit_properties=_marked(mark),
-        )
+        with _sole(opened, turn) as properties:
+            write_deltalake(
+                opened,
+                rows,
+                mode="overwrite",
+                predicate=predicate,
+                target_file_size=BYTES_OF_A_FILE,
+                writer_properties=_compressed(),
+                commit_properties=properties,
+            )
     except DeltaError as error:
         raise RuntimeError(str(error).partition(PREVIEW)[0].strip()) from None  # the preview shows values
+
+
+@contextlib.contextmanager
+def _sole(opened: DeltaTable, turn: Turn) -> Iterator[CommitProperties]:
+    """Yield what a commit of the block carries.
+
+    If the answer to it is lost, it is sent again and refused; so a refused commit that is there did succeed.
+
+    Raises WriterBusy: another writer has committed between.
+    """
+    from deltalake import CommitProperties, Transaction
+    from deltalake.exceptions import CommitFailedError
+
+    before = opened.version()
+    said = f"{turn.said} {secrets.token_hex(8)}".strip() if turn.is_shared else turn.said
+    transactions = [Transaction(TURN, before + 1)] if turn.is_shared else None
+    try:
+        yield CommitProperties(custom_metadata={"userMetadata": said}, app_transactions=transactions)
+    except CommitFailedError:
+        if not turn.is_shared:
+            raise
+        opened.update_incremental()
+        if all(told.get("userMetadata") != said for told in opened.history(opened.version() - before)):
+            raise WriterBusy("Another writer has committed to the same table: run again when it is done.") from None
 
 
 def _compressed() -> WriterProperties:
@@ -163,9 +208,3 @@ def _compressed() -> WriterProperties:
     from deltalake import WriterProperties
 
     return WriterProperties(compression="ZSTD", max_row_group_size=ROWS_OF_A_GROUP)
-
-
-def _marked(mark: str) -> CommitProperties:
-    from deltalake import CommitProperties
-
-    return CommitProperties(custom_metadata={"userMetadata": mark})

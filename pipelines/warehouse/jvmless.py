@@ -30,7 +30,7 @@ def rows(
 
     Raises UsageError: the table does not exist.
     """
-    if not warehouse.is_local:
+    if not warehouse.opens_tables:
         if warehouse.session is not None:
             return rows_by_spark(warehouse, table, equal, columns)
         from pipelines.jvm.session import spark_session
@@ -53,7 +53,7 @@ def rows(
 
 def values(warehouse: Warehouse, table: str, column: str, most: int) -> set[Any] | None:
     """Return the values of a column; None if the table is not local or may have more than ``most`` rows."""
-    if not warehouse.is_local:
+    if not warehouse.opens_tables:
         return None
     stored = warehouse.local_table(table)
     counts = stored.get_add_actions(flatten=True)["num_records"].to_pylist()
@@ -87,7 +87,7 @@ def query(
 
     The text calls these rows ``rows`` and must use only SQL that Spark and ``deltalake`` both support.
     """
-    if warehouse.is_local:
+    if warehouse.opens_tables:
         from deltalake import QueryBuilder
 
         predicate = _predicate(equal)
@@ -124,7 +124,7 @@ def greatest(warehouse: Warehouse, table: str, column: str, until: datetime) -> 
     """
     if not warehouse.exists(table):
         return None
-    if not warehouse.is_local:
+    if not warehouse.opens_tables:
         from pyspark.sql import functions as F
 
         rows = _of_spark(warehouse, table, {"cluster": warehouse.cluster})
@@ -146,7 +146,7 @@ def minutes(warehouse: Warehouse, table: str, column: str, after: datetime, unti
     """Return, in order, the minutes between two times in which a timestamp column has a value."""
     if not warehouse.exists(table):
         return []
-    if not warehouse.is_local:
+    if not warehouse.opens_tables:
         from pyspark.sql import functions as F
 
         rows = _of_spark(warehouse, table, {"cluster": warehouse.cluster})

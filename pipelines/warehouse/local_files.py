@@ -1,4 +1,4 @@
-"""The log of a local table -> the data files of a version, and their rows in Spark without Delta's planning.
+"""The log of a table -> the data files of a version, and their rows in Spark without Delta's planning.
 
 Delta plans each read with queries of its own on the table's log. For small tables they take longer than to read the
 rows. The reader without a JVM knows the files and their statistics in milliseconds.
@@ -10,11 +10,10 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines.stores.base import Store
 from pipelines.warehouse.ranges import Range, may_hold, within
-from pipelines.warehouse.storage import size_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -29,14 +28,15 @@ PLAIN_READER = 1  # the reader's version of a table whose rows are those of its 
 
 @dataclass(frozen=True)
 class LocalFiles:
-    """Data files of a version of a local table, with their statistics."""
+    """Data files of a version of a table, with their statistics."""
 
-    directory: Path
+    store: Store
+    place: str
     schema: str
     files: Any  # a record batch, one row per file
 
     @classmethod
-    def of(cls, opened: DeltaTable, directory: Path, more: Iterable[Contracted] = ()) -> LocalFiles | None:
+    def of(cls, opened: DeltaTable, store: Store, place: str, more: Iterable[Contracted] = ()) -> LocalFiles | None:
         """Return the files of an opened table, whose rows have ``more`` columns; None if only Delta can read it.
 
         That is so if its rows are not simply those of its files, or if its path looks like a pattern: Spark would take
@@ -44,14 +44,14 @@ class LocalFiles:
         """
         if opened.protocol().min_reader_version != PLAIN_READER or opened.metadata().partition_columns:
             return None
-        if PATTERN.search(str(directory)):
+        if PATTERN.search(store.root):
             return None
         files = opened.get_add_actions(flatten=True)
         schema = json.loads(opened.schema().to_json())
         schema["fields"] += [
             {"name": column.name, "type": column.type, "nullable": True, "metadata": {}} for column in more
         ]
-        return cls(directory, json.dumps(schema), files)
+        return cls(store, place, json.dumps(schema), files)
 
     def paths(self, among: Sequence[Range] | None = None) -> list[str]:
         """Return the paths of the files that may hold rows in one of the ranges, by their statistics (None: all)."""
@@ -68,8 +68,13 @@ class LocalFiles:
         return [path for path, file in zip(paths, statistics, strict=True) if may_hold(among, columns, file)]
 
     def size(self, paths: Iterable[str]) -> int:
-        """Return the size of data files in bytes."""
-        return sum(size_of(self.directory / path) or 0 for path in paths)
+        """Return the size of some of the files in bytes."""
+        known = dict(zip(self.files["path"].to_pylist(), self.files["size_bytes"].to_pylist(), strict=True))
+        return sum(known[path] for path in paths)
+
+    def for_duckdb(self, path: str) -> str:
+        """Return a data file's name for DuckDB."""
+        return self.store.for_duckdb(f"{self.place}/{path}")
 
     def rows(self, spark: SparkSession, among: Sequence[Range] | None = None) -> DataFrame:
         """Return the rows within the ranges (None: all)."""
@@ -83,7 +88,7 @@ class LocalFiles:
         schema = StructType.fromJson(json.loads(self.schema))
         for name in more:
             schema.add(name, StringType())
-        files = [str(self.directory / path) for path in paths]
+        files = self.store.for_spark([f"{self.place}/{path}" for path in paths])
         if files:
             return spark.read.schema(schema).parquet(*files)
         return _no_rows(spark, schema)

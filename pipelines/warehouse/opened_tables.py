@@ -1,4 +1,4 @@
-"""A local table's location -> the table, opened once for each state of its Delta log.
+"""A table's place in a store -> the table, opened once for each state of its Delta log.
 
 To open a log takes some milliseconds, and a run asks for the version, files or columns of each table again and again.
 """
@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from pipelines.warehouse.delta_log import Fingerprint, fingerprint
+from pipelines.stores.base import Fingerprint, Store
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -26,13 +25,13 @@ class _Kept:
     versions: dict[int | None, DeltaTable] = field(default_factory=dict)
 
 
-_kept: dict[Path, _Kept] = {}  # the last used at the end
+_kept: dict[str, _Kept] = {}  # the last used at the end
 _lock = Lock()
 
 
-def once(location: Path, version: int | None, opening: Callable[[], DeltaTable]) -> DeltaTable:
+def once(store: Store, place: str, version: int | None, opening: Callable[[], DeltaTable]) -> DeltaTable:
     """Return what ``opening`` returns for a version (None: the latest); call it once for each state of the log."""
-    log = fingerprint(location)
+    location, log = store.for_deltalake(place), store.fingerprint(f"{place}/_delta_log")
     with _lock:
         kept = _kept.pop(location, None)
         if kept is None or kept.log != log:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pipelines.kafka.offsets import Gap, OffsetRange, TopicPosition, TopicProgress
 from pipelines.sources.landing import LandedFile
-from pipelines.warehouse import storage
+from pipelines.stores.base import STATE
 from pipelines.warehouse.tables import Warehouse
 
 MOST_DIRECTORIES = 20  # whose files are remembered beside those of the last one
@@ -143,7 +143,7 @@ class Progress:
 
 def load(warehouse: Warehouse, table: str) -> Progress | None:
     """Return a stage's progress; None if there is no file or if it cannot be parsed."""
-    text = storage.read_text(warehouse.root, f"{table}.json")
+    text = warehouse.store.text(f"{STATE}/{table}.json")
     if text is None:
         return None
     try:
@@ -176,7 +176,7 @@ def save(warehouse: Warehouse, table: str, progress: Progress) -> None:
     values["history"] = progress.history
     values["files"] = _facts(progress.files)
     values["elsewhere"] = {directory: _facts(read) for directory, read in progress.elsewhere.items()}
-    storage.write_text(warehouse.root, f"{table}.json", json.dumps(values, ensure_ascii=True))
+    warehouse.store.write(f"{STATE}/{table}.json", json.dumps(values, ensure_ascii=True).encode())
 
 
 def note_read(warehouse: Warehouse, table: str, topics: Iterable[str], at: datetime) -> None:
@@ -186,7 +186,7 @@ def note_read(warehouse: Warehouse, table: str, topics: Iterable[str], at: datet
     """
     noted = _noted(warehouse, table)
     noted[warehouse.cluster] = noted.get(warehouse.cluster, {}) | dict.fromkeys(topics, at.isoformat())
-    storage.write_text(warehouse.root, f"{table}.read.json", json.dumps(noted, ensure_ascii=True))
+    warehouse.store.write(f"{STATE}/{table}.read.json", json.dumps(noted, ensure_ascii=True).encode())
 
 
 def read_until(warehouse: Warehouse, table: str) -> dict[str, datetime]:
@@ -200,7 +200,7 @@ def read_until(warehouse: Warehouse, table: str) -> dict[str, datetime]:
 
 def _noted(warehouse: Warehouse, table: str) -> dict[str, dict[str, str]]:
     try:
-        found = json.loads(storage.read_text(warehouse.root, f"{table}.read.json") or "{}")
+        found = json.loads(warehouse.store.text(f"{STATE}/{table}.read.json") or "{}")
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -17,7 +17,7 @@ from expectations.quality import EXPECTATION_RESULTS, GAPS, STAGE_RUNS
 from expectations.verdict import Verdict
 from pipelines.errors import EnvironmentLacking
 from pipelines.kafka.offsets import Gap
-from pipelines.warehouse import storage
+from pipelines.stores.base import STATE
 from pipelines.warehouse.tables import Warehouse
 
 UNREPORTED = "unreported.json"
@@ -109,7 +109,7 @@ def note(warehouse: Warehouse, stage_run: StageRun) -> None:
     for contract, objects in ((STAGE_RUNS, [ran]), (EXPECTATION_RESULTS, results)):
         names = [column.name for column in contract.columns]
         unreported[contract.table] += [{name: one[name] for name in names} for one in objects]
-    storage.write_text(warehouse.root, UNREPORTED, json.dumps(unreported, default=datetime.isoformat))
+    _note(warehouse, unreported)
 
 
 def _speaks_of(noted: dict[str, Any], stage_run: StageRun) -> bool:
@@ -148,7 +148,7 @@ def report(warehouse: Warehouse) -> None:
     for contract in NOTED:
         if objects := unreported[contract.table]:
             warehouse.append_objects(contract, objects)
-    storage.write_text(warehouse.root, UNREPORTED, "{}")
+    _note(warehouse, {})
 
 
 def waiting(warehouse: Warehouse) -> bool:
@@ -156,13 +156,18 @@ def waiting(warehouse: Warehouse) -> bool:
     return any(_unreported(warehouse).values())
 
 
+def _note(warehouse: Warehouse, unreported: dict[str, list[dict[str, Any]]]) -> None:
+    text = json.dumps(unreported, default=datetime.isoformat)
+    warehouse.store.write(f"{STATE}/{UNREPORTED}", text.encode())
+
+
 def _unreported(warehouse: Warehouse) -> dict[str, list[dict[str, Any]]]:
-    text = storage.read_text(warehouse.root, UNREPORTED)
+    text = warehouse.store.text(f"{STATE}/{UNREPORTED}")
     try:
         noted: dict[str, list[dict[str, Any]]] = json.loads(text) if text else {}
         return {contract.table: noted.get(contract.table, []) for contract in NOTED}
     except (ValueError, AttributeError):
         raise EnvironmentLacking(
-            f"The file _progress/{UNREPORTED} in {warehouse.root} is damaged: move it away and run again; "
+            f"The file {STATE}/{UNREPORTED} in {warehouse.root} is damaged: move it away and run again; "
             f"only the counts of the last run are in it."
         ) from None

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import later_columns
 from expectations.provenance import ADDED_BY_THE_RUN
-from pipelines.errors import UsageError, opening, unreadable_log
+from pipelines.errors import UsageError, WriterBusy, opening, unreadable_log
 from pipelines.settings import Settings
-from pipelines.warehouse import delta_log, few_rows, lease, opened_tables, ranges, storage
+from pipelines.stores import lease, places
+from pipelines.stores.base import Store
+from pipelines.stores.hadoop import Hadoop
+from pipelines.warehouse import delta_log, few_rows, opened_tables, ranges
 from pipelines.warehouse.groups import Groups, runs
 from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.ranges import Range
@@ -52,8 +53,8 @@ _VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint)")
 class Warehouse:
     """The tables under the directory or URI that the settings name, and the Spark session that reads and writes them.
 
-    Methods that begin with ``local_`` read a local warehouse and need no session. If the warehouse is not local, every
-    read and write needs a session.
+    Methods that begin with ``local_`` need no session, but a store that ``opens_tables``. On another store every read
+    and write needs a session.
     """
 
     settings: Settings
@@ -71,27 +72,42 @@ class Warehouse:
         return self.settings.warehouse
 
     @property
-    def is_local(self) -> bool:
-        """Tell whether the warehouse is a directory of this machine."""
-        return storage.is_local(self.root)
+    def store(self) -> Store:
+        """Where the tables are."""
+        return places.of(self.root)
+
+    @property
+    def opens_tables(self) -> bool:
+        """Tell whether tables are read and written without a JVM; else they need a session."""
+        return self.store.opens_tables
 
     @property
     def cluster(self) -> str:
         """The Kafka cluster that the settings name."""
         return self.settings.cluster
 
+    def refuse_spark_only(self, what: str) -> None:
+        """Raise UsageError if only Spark opens the warehouse, and ``what`` a command does needs no session."""
+        if not self.opens_tables:
+            raise UsageError(
+                f"Only Spark opens {self.root}, and {what} without it: name a warehouse in a directory or on an object "
+                "store."
+            )
+
     def location(self, table: str) -> str:
         """Return the path or URI of a table: ``silver.x`` is at ``<warehouse>/silver/x``."""
         if not _TABLE.fullmatch(table):
             raise UsageError(f"{table!r} is not a table: tables are named like silver.dlq_records.")
-        return f"{self.root.rstrip('/')}/{table.replace('.', '/')}"
+        return f"{self.root.rstrip('/')}/{self.place(table)}"
+
+    @staticmethod
+    def place(table: str) -> str:
+        """Return the path of a table below the root."""
+        return table.replace(".", "/")
 
     def exists(self, table: str) -> bool:
         """Tell whether a table has a Delta log."""
-        if self.is_local:
-            return self.local_version(table) is not None
-        names = storage.names_in(self.location(table), "_delta_log")  # a crash can leave a log without commits
-        return any(_VERSION.match(name) for name in names)
+        return self.local_version(table) is not None  # a crash can leave a log without commits
 
     def absent(self, table: str) -> UsageError:
         """Return the error for a table that does not exist; its message says what to do."""
@@ -104,7 +120,7 @@ class Warehouse:
         """Create a table if it does not exist; return whether it was created."""
         if self.exists(contract.table):
             return False
-        if self.is_local:
+        if self.opens_tables:
             self._create_local(contract)
             return True
         from delta.tables import DeltaTable
@@ -115,8 +131,9 @@ class Warehouse:
         for name, value in PROPERTIES.items():
             builder = builder.property(name, value)
         with self._committing():
-            # Delta creates no table where a crash left a log without commits.
-            storage.remove_empty(self.location(contract.table), "_delta_log/_staged_commits", "_delta_log")
+            if isinstance(self.store, Hadoop):  # Delta creates no table where a crash left a log without commits
+                log = f"{self.place(contract.table)}/_delta_log"
+                self.store.remove_empty(f"{log}/_staged_commits", log)
             builder.comment(contract.description).execute()
         return True
 
@@ -135,25 +152,29 @@ class Warehouse:
         for column in contract.stored:
             schema.add(column.name, _data_type(column.type), metadata={"comment": column.comment})
         DeltaTable.create(
-            self.location(contract.table),
+            self.store.for_deltalake(self.place(contract.table)),
             Schema.from_json(schema.json()),
             description=contract.description,
             configuration=PROPERTIES,
+            storage_options=self.store.options(),
         )
         # Delta's optional checksum file of the version: without it the first write to each table makes Spark compute
         # the state of the empty log.
-        log = Path(self.location(contract.table)) / "_delta_log"
         actions: dict[str, Any] = {}
-        for action in delta_log.actions_of((log / f"{0:020}.json").read_text(encoding="utf-8")):
+        for action in self.commit(contract.table, 0):
             actions |= action
         known = {"metadata": actions["metaData"], "protocol": actions["protocol"], "allFiles": []}
         counts = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
-        (log / f"{0:020}.crc").write_text(json.dumps({**counts, **known}), encoding="utf-8")
+        checksum = json.dumps({**counts, **known})
+        self.store.write(f"{self.place(contract.table)}/_delta_log/{0:020}.crc", checksum.encode(), durable=False)
+
+    def commit(self, table: str, version: int) -> list[dict[str, Any]]:
+        """Return the actions of a commit; none if the commit is no longer in the log."""
+        return delta_log.actions_of(self.store.text(f"{self.place(table)}/_delta_log/{version:020}.json") or "")
 
     def local_version(self, table: str) -> int | None:
         """Return the latest version of a table, from the file names of its log; None if there is none."""
-        _, names = self._local_log(table)
-        versions = [int(match[1]) for name in names if (match := _VERSION.match(name))]
+        versions = [int(match[1]) for name in self._log_names(table) if (match := _VERSION.match(name))]
         return max(versions, default=None)
 
     def local_table(self, table: str, version: int | None = None) -> LocalTable:
@@ -165,24 +186,44 @@ class Warehouse:
         Raises UsageError: the table's Delta log alone does not decide which commits count. EnvironmentLacking: the log
         cannot be read.
         """
-        location = Path(self.location(table)).absolute()  # as the file system reads `..` behind a symbolic link
-        return opened_tables.once(location, version, lambda: _opened(table, location, version))
+        return opened_tables.once(self.store, self.place(table), version, lambda: self._opened(table, version))
+
+    def _opened(self, table: str, version: int | None) -> LocalTable:
+        """Open a table: see ``local_table``."""
+        from deltalake import DeltaTable
+
+        try:
+            found = DeltaTable(
+                self.store.for_deltalake(self.place(table)), version=version, storage_options=self.store.options()
+            )
+        except Exception as error:
+            if delta_log.is_about_coordination(error):
+                raise delta_log.coordinated(table, "its table features") from None
+            if delta_log.fault(self.store, self.place(table), refused=True):
+                raise unreadable_log(table) from None
+            raise opening(error, table) from None
+        protocol = found.protocol()
+        features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
+        if by := delta_log.coordinator(found.metadata().configuration, features):
+            raise delta_log.coordinated(table, by)
+        return found
 
     def local_damaged_files(self, table: str) -> list[str]:
         """Return the data files of a table that are missing or whose size differs from the one in its log.
 
         Raises the same errors as ``local_table``.
         """
-        directory, files = Path(self.location(table)), self.local_table(table).get_add_actions()
+        files = self.local_table(table).get_add_actions()
+        there = {file.name: file.size for file in self.store.files(self.place(table))}
         sizes = zip(map(str, files["path"].to_pylist()), files["size_bytes"].to_pylist(), strict=True)
-        return sorted(path for path, size in sizes if storage.size_of(directory / path) != size)
+        return sorted(path for path, size in sizes if there.get(path) != size)
 
     def local_gap(self, table: str) -> int | None:
         """Return the version of the first missing commit that a reader needs; None if none is missing.
 
         A reader needs the commits after the last checkpoint, or all commits if there is no checkpoint.
         """
-        _, names = self._local_log(table)
+        names = self._log_names(table)
         commits = {int(name[:20]) for name in names if re.fullmatch(r"\d{20}\.json", name)}
         checkpoint = max((int(name[:20]) for name in names if re.match(r"\d{20}\.checkpoint", name)), default=-1)
         needed = range(checkpoint + 1, max(commits, default=-1))
@@ -190,38 +231,38 @@ class Warehouse:
 
     def local_id(self, table: str) -> str | None:
         """Return a table's Delta id from its latest checksum file or its first commit; None if neither has it."""
-        directory, names = self._local_log(table)
+        names = self._log_names(table)
         checksums = [name for name in names if name.endswith(".crc") and not name.startswith(".")]
         if checksums:
-            metadata = json.loads((directory / checksums[-1]).read_text(encoding="utf-8")).get("metadata")
+            text = self.store.text(f"{self.place(table)}/_delta_log/{checksums[-1]}")
+            metadata = json.loads(text or "{}").get("metadata")
             if metadata:
                 return str(metadata["id"])
-        if f"{0:020}.json" in names:
-            for action in delta_log.actions_of((directory / f"{0:020}.json").read_text(encoding="utf-8")):
-                if metadata := action.get("metaData"):
-                    return str(metadata["id"])
+        for action in self.commit(table, 0):
+            if metadata := action.get("metaData"):
+                return str(metadata["id"])
         return None
 
     def local_bytes_after(self, table: str, version: int | None) -> int:
         """Return roughly how many bytes a table has gained since a version (None: since its creation)."""
-        directory = Path(self.location(table))
-        commit = directory / "_delta_log" / f"{version or 0:020}.json"
-        since = commit.stat().st_mtime if version is not None and commit.exists() else 0.0
-        facts = (file.stat() for file in directory.glob("*.parquet"))
-        return sum(fact.st_size for fact in facts if fact.st_mtime > since)
+        place, commit = self.place(table), f"{version or 0:020}.json"
+        log = {file.name: file.modified_at for file in self.store.files(f"{place}/_delta_log")}
+        since = log.get(commit) if version is not None else None
+        files = (file for file in self.store.files(place) if file.name.endswith(".parquet"))
+        return sum(file.size for file in files if since is None or file.modified_at > since)
 
-    def _local_log(self, table: str) -> tuple[Path, list[str]]:
-        directory = Path(self.location(table)) / "_delta_log"
-        names = sorted(os.listdir(directory)) if directory.is_dir() else []
-        if by := delta_log.staged(directory, names):
+    def _log_names(self, table: str) -> list[str]:
+        log = f"{self.place(table)}/_delta_log"
+        names = self.store.names(log)
+        if self.opens_tables and (by := delta_log.staged(self.store, log, names)):
             raise delta_log.coordinated(table, f"there are commits in {by}")
-        return directory, names
+        return names
 
     def versions_after(self, versions: Mapping[str, int | None]) -> int:
         """Return how many versions the tables together have after the given ones (None: after their creation)."""
         late = 0
         for table, version in versions.items():
-            end = self.local_version(table) if self.is_local else self._version_if_any(table)
+            end = self.local_version(table) if self.opens_tables else self._version_if_any(table)
             late += max(0, (end or 0) - (version or 0))  # version 0 only creates the table
         return late
 
@@ -230,7 +271,7 @@ class Warehouse:
 
     def state(self, table: str) -> tuple[str, int]:
         """Return a table's Delta id and its latest version; a table recreated at the same path has another id."""
-        if self.is_local:
+        if self.opens_tables:
             opened = self.local_table(table)
             return str(opened.metadata().id), opened.version()
         snapshot = self._snapshot(table)
@@ -238,7 +279,7 @@ class Warehouse:
 
     def size(self, table: str) -> int:
         """Return the total size of a table's files in bytes; of a local table without a Spark query."""
-        if self.is_local:
+        if self.opens_tables:
             return sum(self.local_table(table).get_add_actions()["size_bytes"].to_pylist())
         return int(self._snapshot(table).sizeInBytes())
 
@@ -265,6 +306,12 @@ class Warehouse:
 
     def was_committed(self, table: str, after: int, mark: str) -> bool:
         """Tell whether the user metadata of a commit after the given version contains a mark."""
+        if self.opens_tables:
+            end = self.local_version(table) or 0
+            infos = (
+                action.get("commitInfo") or {} for v in range(after + 1, end + 1) for action in self.commit(table, v)
+            )
+            return any(mark in (info.get("userMetadata") or "") for info in infos)
         from delta.tables import DeltaTable
         from pyspark.sql import functions as F
 
@@ -276,7 +323,7 @@ class Warehouse:
 
         Rows of a local table are those of the version that is the latest now, also if the table changes afterwards.
         """
-        if self.is_local and (files := self.local_files(table, version)) is not None:
+        if self.opens_tables and (files := self.local_files(table, version)) is not None:
             return files.rows(self.spark, among)
         from pyspark.sql import functions as F
 
@@ -294,7 +341,7 @@ class Warehouse:
         The DataFrame is fixed to the table's present version. Without a version it would also show the rows that this
         run writes.
         """
-        if self.is_local and (files := self.local_files(table)) is not None:
+        if self.opens_tables and (files := self.local_files(table)) is not None:
             return files.rows(self.spark, among) if files.paths(among) else None
         _, version = self.state(table)
         if version == 0:  # created, never written
@@ -309,7 +356,7 @@ class Warehouse:
     def files_of(self, table: str, opened: LocalTable) -> LocalFiles | None:
         """Return the files of an opened local table; None if only Delta can read it."""
         lacking = self.lacking(table, (field.name for field in opened.schema().fields))
-        return LocalFiles.of(opened, Path(self.location(table)), lacking)
+        return LocalFiles.of(opened, self.store, self.place(table), lacking)
 
     @staticmethod
     def lacking(table: str, names: Iterable[str]) -> list[Column]:
@@ -334,7 +381,7 @@ class Warehouse:
         opened.alter.add_columns([field for field in schema_of(contract).fields if field.name in lacking])
 
     def _stored_names(self, table: str) -> list[str]:
-        if self.is_local:
+        if self.opens_tables:
             return [field.name for field in self.local_table(table).schema().fields]
         return list(self.spark.read.format("delta").load(self.location(table)).columns)
 
@@ -359,7 +406,7 @@ class Warehouse:
     ) -> int:
         """Insert rows that the caller knows to be missing from the contract's table; return how many were written.
 
-        On a local warehouse this is an append, because the lock keeps other writers out. Elsewhere it is an
+        With a lock or a lease this is an append, which fails if another writer commits between. Elsewhere it is an
         insert-only, null-safe MERGE on the grain, so that Delta's conflict check arbitrates between writers. Columns
         that the table lacks are added, as files of an older version lack columns of a newer contract. The
         ranges must include every row of the table that has the grain of a new row. The user metadata of the commit
@@ -375,7 +422,7 @@ class Warehouse:
                 self._append(contract.table, opened, rows, mark)
                 return int(rows.num_rows)
             rows = self.spark.createDataFrame(rows)
-        if self.is_local:
+        if self.opens_tables:
             ordered = rows.sortWithinPartitions(contract.sorted_by) if contract.sorted_by else rows
             if are_few and (collected := self._collected(contract.table, ordered)) is not None:
                 opened, few = collected
@@ -539,7 +586,7 @@ class Warehouse:
     ) -> None:
         """Replace the rows that meet a predicate (None: all) by others, without Delta's planning."""
         before = opened.version()
-        few_rows.replace(opened, rows, predicate)
+        few_rows.replace(opened, rows, predicate, self.turn(opened))
         self._compact_at_times(table, before)
 
     def _added(self, table: str, rows: DataFrame, groups: Groups, count: int) -> tuple[LocalTable, ArrowTable] | None:
@@ -565,7 +612,7 @@ class Warehouse:
 
     def _plain(self, table: str) -> LocalTable | None:
         """Return a local table, opened, if ``few_rows`` can write it; None if only Spark can."""
-        opened = self.local_table(table) if self.is_local else None
+        opened = self.local_table(table) if self.opens_tables else None
         return opened if opened is not None and few_rows.is_plain(opened) else None
 
     def _plain_for(self, table: str, rows: DataFrame) -> LocalTable | None:
@@ -581,10 +628,19 @@ class Warehouse:
         few = few_rows.collected(rows)
         return None if few is None else (opened, few)
 
+    def turn(self, opened: LocalTable, mark: str = "") -> few_rows.Turn:
+        """Return what a commit to an opened table carries: a mark, and what tells it from those of other writers.
+
+        The writer's lease is looked at when the table is open, so that who took it over since commits later.
+
+        Raises WriterBusy: the lease was taken over.
+        """
+        return few_rows.Turn(f"{mark} {self.store.checked()}".strip(), self.store.is_shared)
+
     def _append(self, table: str, opened: LocalTable, rows: ArrowTable | RecordBatchReader, mark: str = "") -> None:
         """Append rows without Delta's planning. Without rows there is no commit."""
         before = opened.version()
-        few_rows.append(opened, rows, mark)
+        few_rows.append(opened, rows, self.turn(opened, mark))
         self._compact_at_times(table, before)
 
     def _written(self, table: str, writer: DataFrameWriter, more: str = "") -> int:
@@ -595,13 +651,13 @@ class Warehouse:
         """
         mark = f"afterlog-{secrets.token_hex(8)} {more}".rstrip()
         before = self.state(table)[1]
+        if self.store.is_shared:
+            writer = writer.option("txnAppId", few_rows.TURN).option("txnVersion", before + 1)
         with self._committing(mark) as said:
             writer.option("userMetadata", said).save(self.location(table))
         after = self._compact_at_times(table, before)
-        if self.is_local:
-            log = Path(self.location(table)) / "_delta_log"
-            commits = (log / f"{version:020}.json" for version in range(before + 1, after + 1))
-            actions = (delta_log.actions_of(commit.read_text(encoding="utf-8")) for commit in commits)
+        if self.opens_tables:
+            actions = (self.commit(table, version) for version in range(before + 1, after + 1))
             infos = [action.get("commitInfo", {}) for of_one in actions for action in of_one]
         elif after > before:
             from delta.tables import DeltaTable
@@ -611,6 +667,8 @@ class Warehouse:
         else:
             infos = []
         own = [info["operationMetrics"] for info in infos if info.get("userMetadata") == said]
+        if not own and infos and self.store.is_shared:  # Delta left it out, as another writer's turn came first
+            raise WriterBusy("Another writer has committed to the same table: run again when it is done.")
         if not own:
             return 0
         # numOutputRows includes the rows that Delta copies from files that it rewrites.
@@ -679,25 +737,6 @@ def _data_type(ddl: str) -> DataType:
     from pyspark.sql.types import DataType
 
     return DataType.fromDDL(ddl)
-
-
-def _opened(table: str, location: Path, version: int | None) -> LocalTable:
-    """Open a table: see `Warehouse.local_table`."""
-    from deltalake import DeltaTable
-
-    try:
-        found = DeltaTable(location, version=version)
-    except Exception as error:
-        if delta_log.is_about_coordination(error):
-            raise delta_log.coordinated(table, "its table features") from None
-        if delta_log.fault(location, refused=True):
-            raise unreadable_log(table) from None
-        raise opening(error, table) from None
-    protocol = found.protocol()
-    features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
-    if by := delta_log.coordinator(found.metadata().configuration, features):
-        raise delta_log.coordinated(table, by)
-    return found
 
 
 def quarantine_contract(contract: Contract) -> Contract:

@@ -19,7 +19,8 @@ from rich.console import Console
 from local import warm
 from local.demo import Airflow
 from pipelines.settings import ROOT, Settings
-from pipelines.warehouse import actions, jvmless, lock
+from pipelines.stores import lock
+from pipelines.warehouse import actions, jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191, land, line, warehouse_of
 from tests.testing.following import Following

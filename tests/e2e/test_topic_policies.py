@@ -16,7 +16,8 @@ from pipelines.errors import UsageError
 from pipelines.kafka.cluster import connected
 from pipelines.run import runner
 from pipelines.settings import Settings
-from pipelines.warehouse import jvmless, lock
+from pipelines.stores import lock
+from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import segments
 from tests.testing.broker import SecuredBroker

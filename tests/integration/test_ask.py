@@ -21,7 +21,7 @@ from pipelines.commands import rows as printed
 from pipelines.commands.generate import generate
 from pipelines.run import runner
 from pipelines.settings import ROOT, Settings, load
-from pipelines.warehouse import lock
+from pipelines.stores import lock
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191, kip_1317, land, line, warehouse_of
 

@@ -28,7 +28,8 @@ from pipelines.site import report
 from pipelines.steps import held
 from pipelines.steps.held import Acceptance
 from pipelines.steps.split import SplitBatch
-from pipelines.warehouse import lock, progress
+from pipelines.stores import lock
+from pipelines.warehouse import progress
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import BROKEN, CHAIN, land, line, rows, tables, warehouse_of

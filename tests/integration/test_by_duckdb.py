@@ -25,7 +25,8 @@ from pipelines.stage import Summarise
 from pipelines.steps import by_duckdb, engine, summarise
 from pipelines.steps.by_duckdb import DuckSummary
 from pipelines.steps.refresh import suits_duckdb
-from pipelines.warehouse import duck, few_rows, jvmless, lock
+from pipelines.stores import lock
+from pipelines.warehouse import duck, few_rows, jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191, land, line, run, run_chain, run_needed, tables, warehouse_of
 from tests.testing.deliveries import acknowledgement, store

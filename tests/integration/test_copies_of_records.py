@@ -13,7 +13,8 @@ import pytest
 from expectations.bronze.dlq_records import CONTRACT as BRONZE
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Settings
-from pipelines.warehouse import jvmless, lock
+from pipelines.stores import lock
+from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import ways
 from tests.testing.builders import kip_1191, rows, run

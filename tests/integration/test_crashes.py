@@ -21,7 +21,7 @@ from pipelines.run import runner
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Dlq, RequiredProfile, Settings, load
 from pipelines.steps.held import Acceptance
-from pipelines.warehouse import lock
+from pipelines.stores import lock
 from pipelines.warehouse.tables import Warehouse
 from tests.integration.killed import killed_at
 from tests.testing.builders import AT, BROKEN, CHAIN, HOUR, kip_1191, land, line, rows, run, run_chain, tables

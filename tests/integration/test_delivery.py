@@ -21,7 +21,7 @@ from pipelines.commands import trace
 from pipelines.run import runner
 from pipelines.settings import ROOT, Settings
 from pipelines.steps import summarise
-from pipelines.warehouse import lock
+from pipelines.stores import lock
 from pipelines.warehouse import tables as tables_of_warehouse
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pipelines.catalog import stages
 from pipelines.run import runner
 from pipelines.settings import Settings
-from pipelines.warehouse import lock
+from pipelines.stores import lock
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import AT, BROKEN, HOUR, land, line, run, tables
 from tests.testing.following import Following, found

@@ -16,7 +16,8 @@ from pipelines.incidents.episodes import VERSION
 from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.silver import dlq_records
-from pipelines.warehouse import jvmless, lock
+from pipelines.stores import lock
+from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import segments
 from tests.testing.builders import kip_1191, land, line, run_needed, warehouse_of

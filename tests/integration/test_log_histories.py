@@ -18,7 +18,7 @@ from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.sources import landing
 from pipelines.stage import Split
-from pipelines.warehouse import lock
+from pipelines.stores import lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191, kip_1317, land, line, rows, warehouse_of

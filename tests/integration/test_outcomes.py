@@ -16,7 +16,7 @@ from pipelines.commands import query, trace
 from pipelines.run import runner
 from pipelines.settings import ROOT, Segments, Settings
 from pipelines.silver import topic_policies
-from pipelines.warehouse import lock
+from pipelines.stores import lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import segments

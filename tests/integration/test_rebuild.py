@@ -23,7 +23,8 @@ from pipelines.run import runner
 from pipelines.settings import Settings, load
 from pipelines.stage import Summarise
 from pipelines.steps import by_duckdb, summarise
-from pipelines.warehouse import lock, progress, quality
+from pipelines.stores import lock
+from pipelines.warehouse import progress, quality
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191, land, line, needed_by, run, run_chain, tables, warehouse_of

@@ -17,7 +17,7 @@ from pipelines.catalog import stages
 from pipelines.run import runner
 from pipelines.settings import ROOT, Settings
 from pipelines.sources import landing, segments
-from pipelines.warehouse import lock
+from pipelines.stores import lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import rows, warehouse_of

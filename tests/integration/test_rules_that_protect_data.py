@@ -23,7 +23,8 @@ from pipelines.errors import WriterBusy
 from pipelines.run import runner
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import ROOT, Settings, load
-from pipelines.warehouse import jvmless, lock, progress
+from pipelines.stores import lock
+from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import (
     AT,
@@ -504,7 +505,7 @@ def test_what_only_looks_like_a_control_marker_is_counted(spark: SparkSession, s
 def test_second_writer_waits_and_then_names_the_holder(settings: Settings) -> None:
     impatient = settings.model_copy(update={"lock": settings.lock.model_copy(update={"wait_seconds": 0.3})})
     script = (
-        "import sys, time; from pipelines.warehouse import lock; from pipelines.settings import load\n"
+        "import sys, time; from pipelines.stores import lock; from pipelines.settings import load\n"
         "with lock.writer(load(warehouse=sys.argv[1]), 'the first one'): print('held', flush=True); time.sleep(60)"
     )
     first = subprocess.Popen([sys.executable, "-c", script, settings.warehouse], stdout=subprocess.PIPE, text=True)

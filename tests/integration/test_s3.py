@@ -19,7 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.settings import ROOT, Settings, load
 from pipelines.settings import Lock as LockSettings
-from pipelines.warehouse import lease, lock
+from pipelines.stores import lease, lock
 from tests.testing import s3
 
 BUCKET = "lakehouse"
@@ -31,7 +31,7 @@ from expectations.contract import Column, Contract
 from pipelines.errors import AfterlogError
 from pipelines.jvm import session
 from pipelines.settings import load
-from pipelines.warehouse import lease, lock
+from pipelines.stores import lease, lock
 from pipelines.warehouse.tables import Warehouse
 
 contract = Contract("silver.numbers", "Numbers.", (Column("n", "bigint", "A number."),), grain=("n",))
@@ -58,7 +58,7 @@ except AfterlogError as error:
 HOLDER = """
 import sys, time
 from pipelines.settings import load
-from pipelines.warehouse import lock
+from pipelines.stores import lock
 with lock.writer(load(warehouse=sys.argv[1]), "the killed one"):
     print("ready", flush=True)
     time.sleep(600)

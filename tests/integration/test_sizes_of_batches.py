@@ -18,7 +18,8 @@ from pipelines.jvm import session
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.stage import Split
 from pipelines.steps import engine, few_split, held, split
-from pipelines.warehouse import change_feed, duck, lock
+from pipelines.stores import lock
+from pipelines.warehouse import change_feed, duck
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import requests, ways

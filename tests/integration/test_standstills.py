@@ -17,7 +17,8 @@ from pipelines.commands import trace
 from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.stage import Summarise
-from pipelines.warehouse import lock, progress, quality
+from pipelines.stores import lock
+from pipelines.warehouse import progress, quality
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191, kip_1317, land, line, rows, tables, warehouse_of
 from tests.testing.deliveries import acknowledgement, unproduced

@@ -22,9 +22,10 @@ from pipelines.columns import descriptions
 from pipelines.commands import describe as describe_command
 from pipelines.run import runner
 from pipelines.settings import ROOT, Settings
+from pipelines.stores import lock
 from pipelines.topology.diff import diff
 from pipelines.topology.model import Topology
-from pipelines.warehouse import jvmless, lock
+from pipelines.warehouse import jvmless
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, rows, warehouse_of

@@ -13,7 +13,8 @@ from pipelines.run import runner
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Settings
 from pipelines.stage import Land, Split
-from pipelines.warehouse import jvmless, lock
+from pipelines.stores import lock
+from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import logs, requests, segments, sites, statements
 from tests.testing.builders import land, line, run, warehouse_of, without_the_run

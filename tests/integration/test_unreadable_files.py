@@ -16,7 +16,7 @@ from pipelines.site import report
 from pipelines.sources import what_lands
 from pipelines.steps import held
 from pipelines.steps.held import Acceptance
-from pipelines.warehouse import lock
+from pipelines.stores import lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, line

@@ -16,7 +16,8 @@ from pipelines.catalog import stages
 from pipelines.run import runner
 from pipelines.settings import Settings, load
 from pipelines.stage import Stage
-from pipelines.warehouse import jvmless, lock
+from pipelines.stores import lock
+from pipelines.warehouse import jvmless
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 
@@ -156,7 +157,7 @@ def rows(spark: SparkSession, settings: Settings, table: str) -> list[dict[str, 
     Tables of a local warehouse are read without Spark, which saves half a second.
     """
     warehouse = Warehouse(settings, spark)
-    if warehouse.is_local:
+    if warehouse.opens_tables:
         batches = warehouse.local_table(table).scan()
         found = [unzoned(row) for batch in batches for row in batch.to_struct_array().to_pylist()]
     else:

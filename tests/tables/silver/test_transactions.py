@@ -16,7 +16,7 @@ from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.steps.refresh import select_of
 from pipelines.steps.summarise import _selected
-from pipelines.warehouse import lock
+from pipelines.stores import lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, rows

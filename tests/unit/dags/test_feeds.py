@@ -24,7 +24,7 @@ import pytest
 from pipelines.catalog import FEEDS, LAYERS, stages
 from pipelines.settings import ROOT, load
 from pipelines.stage import Land, Split, Summarise
-from pipelines.warehouse import lock
+from pipelines.stores import lock
 from pipelines.warehouse.quality import StageRun, Status
 
 PARSING = """

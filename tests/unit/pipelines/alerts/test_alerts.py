@@ -688,12 +688,16 @@ def test_one_process_sends(world: Callable[..., World]) -> None:
     assert found.told == [("opened", "A")]
 
 
+def file_of(found: World) -> Path:
+    return Path(place(Warehouse(found.settings)).within("outbox.json"))
+
+
 def test_a_damaged_outbox_is_said_in_a_sentence(world: Callable[..., World]) -> None:
     found = world()
     found.send()
     for text in ("", "{", "[]", '{"known": {}}'):
-        (place(Warehouse(found.settings)) / "outbox.json").write_text(text)
-        with pytest.raises(EnvironmentLacking, match="move the file away"):
+        file_of(found).write_text(text)
+        with pytest.raises(EnvironmentLacking, match="move it away"):
             found.send(seen())
 
 
@@ -854,7 +858,7 @@ def test_alerts_of_a_route_that_is_gone_end_if_its_key_is_still_known(
     done = found.send(seen("A"), seen("B"), after=timedelta(hours=25))
     assert (done.sent, done.left_open, done.problems) == (2, (), ())
     assert opened(found.events_of_pagerduty) == set()
-    kept = (place(Warehouse(found.settings)) / "outbox.json").read_text()
+    kept = file_of(found).read_text()
     assert "canary" not in kept
     assert found.send(seen("A"), seen("B")).sent == 0
     other_routes(found)
@@ -892,7 +896,7 @@ def test_alerts_that_stay_open_are_told(
 def test_an_outbox_of_before_tells_what_a_route_that_is_gone_left_open(world: Callable[..., World]) -> None:
     found = world(pager())
     found.send(seen("A"))
-    file = place(Warehouse(found.settings)) / "outbox.json"
+    file = file_of(found)
     old = json.loads(file.read_text())
     del old["receivers"]
     file.write_text(json.dumps(old))
@@ -908,7 +912,7 @@ def test_an_outbox_of_before_tells_what_a_route_that_is_gone_left_open(world: Ca
 def test_a_place_that_cannot_be_written_is_said_in_a_sentence(world: Callable[..., World]) -> None:
     found = world()
     (Path(found.settings.warehouse) / "_alerts").write_text("no directory")
-    with pytest.raises(EnvironmentLacking, match="Alerts cannot be kept"):
+    with pytest.raises(EnvironmentLacking, match="_alerts/default cannot be written"):
         found.send(seen())
 
 

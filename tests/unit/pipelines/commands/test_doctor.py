@@ -23,7 +23,8 @@ from pipelines.commands import doctor
 from pipelines.commands.doctor import Check, diagnose, exit_code
 from pipelines.jvm import jars, java
 from pipelines.settings import LANDING_DIRECTORIES, Settings, load
-from pipelines.warehouse import lease, lock, quality
+from pipelines.stores import lease, lock
+from pipelines.warehouse import quality
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, line, run
 

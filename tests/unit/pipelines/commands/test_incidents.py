@@ -24,7 +24,8 @@ from pipelines.run import newest
 from pipelines.run.freshness import freshness
 from pipelines.settings import Settings
 from pipelines.settings.runs import Report
-from pipelines.warehouse import actions, lock, progress
+from pipelines.stores import lock
+from pipelines.warehouse import actions, progress
 from pipelines.warehouse.actions import Action
 from pipelines.warehouse.progress import Held, Progress
 from pipelines.warehouse.tables import Warehouse

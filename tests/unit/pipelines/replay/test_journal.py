@@ -2,25 +2,41 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from obstore.store import MemoryStore
 
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
-from pipelines.replay.journal import Journal, Request, State, Status, alone, directory_of, is_running
+from pipelines.replay.journal import Journal, Place, Request, State, Status, alone, directory_of, is_running
 from pipelines.replay.model import Source
 from pipelines.settings import load
+from pipelines.stores import connection, lease
+from pipelines.stores.objects import Objects
 from tests.testing.replays import numbered
 
 RECORDS = numbered(4, "orders")
 
 
+@pytest.fixture(params=["directory", "objects"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A place of a journal; objects are held in memory, whose times are not rounded."""
+    if request.param == "directory":
+        return tmp_path / "_replay"
+    memory = MemoryStore()
+    monkeypatch.setattr(connection, "opened", lambda root: memory)
+    monkeypatch.setattr(lease, "GRAIN", 0.0)
+    return Objects("s3a://b/w/_replay")
+
+
 @pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    with Journal(tmp_path / "_replay", "default") as made:
+def journal(place: Place) -> Iterator[Journal]:
+    with Journal(place, "default") as made:
         yield made
 
 
@@ -169,18 +185,18 @@ def test_a_source_record_is_taken_once_whatever_dead_letter_of_it_a_plan_has(jou
 def test_a_journal_of_an_older_version_is_completed(tmp_path: Path) -> None:
     with Journal(tmp_path, "default") as journal:
         journal.claim("a", RECORDS[:1], again=False)
-        journal._database.execute("DROP INDEX claims_of_sources")
+        journal._database.connection.execute("DROP INDEX claims_of_sources")
         for column in ("source_topic", "source_partition", "source_record"):
-            journal._database.execute(f"ALTER TABLE claims DROP COLUMN {column}")
+            journal._database.connection.execute(f"ALTER TABLE claims DROP COLUMN {column}")
     with Journal(tmp_path, "default") as journal, Journal(tmp_path, "default"):
         assert journal.claim("b", RECORDS, again=False) == RECORDS[1:]
         assert set(journal.claimed_sources(one.source for one in RECORDS)) == {one.source.place for one in RECORDS[1:]}
 
 
-def test_clusters_of_one_warehouse_have_topics_of_the_same_names(tmp_path: Path) -> None:
+def test_clusters_of_one_warehouse_have_topics_of_the_same_names(place: Place) -> None:
     """A record of a file has a place without a topic's id, so that it equals that of another cluster's record."""
     records = [replace(one, letter=one.letter._replace(topic_id="")) for one in RECORDS]
-    with Journal(tmp_path, "east") as east, Journal(tmp_path, "west") as west:
+    with Journal(place, "east") as east, Journal(place, "west") as west:
         assert east.claim("a", records, again=False) == records
         assert west.claims(one.letter for one in records) == {}
         assert west.claimed_sources(one.source for one in records) == {}
@@ -194,7 +210,7 @@ def test_clusters_of_one_warehouse_have_topics_of_the_same_names(tmp_path: Path)
 def test_claims_of_a_journal_that_did_not_know_the_cluster_hold_for_each(tmp_path: Path) -> None:
     with Journal(tmp_path, "east") as journal:
         journal.claim("a", RECORDS[:1], again=False)
-        journal._database.execute("ALTER TABLE claims DROP COLUMN cluster")
+        journal._database.connection.execute("ALTER TABLE claims DROP COLUMN cluster")
     for cluster in ("east", "west"):
         with Journal(tmp_path, cluster) as journal:
             assert journal.claim(f"of {cluster}", RECORDS[:1], again=False) == []
@@ -227,7 +243,7 @@ def test_a_claim_costs_the_same_however_many_there_are(journal: Journal) -> None
         assert len(journal.claims(one.letter for one in batch)) == 100
         return steps
 
-    journal._database.set_progress_handler(step, 10)
+    journal._database.connection.set_progress_handler(step, 10)
     few = steps_of(100)
     journal.claim("a", records[200:3_100], again=False)
     many = steps_of(3_100)
@@ -242,15 +258,15 @@ def test_notes(journal: Journal) -> None:
     assert (journal.noted("a"), journal.noted("b"), journal.noted("c")) == ({("t", 0): 7}, {("t", 0): 9}, {})
 
 
-def test_one_runner_a_plan(tmp_path: Path) -> None:
-    with alone(tmp_path, "a"):
-        assert is_running(tmp_path, "a")
-        assert not is_running(tmp_path, "b")
-        with pytest.raises(WriterBusy, match="Another process runs plan a"), alone(tmp_path, "a"):
+def test_one_runner_a_plan(place: Place) -> None:
+    with alone(place, "a"):
+        assert is_running(place, "a")
+        assert not is_running(place, "b")
+        with pytest.raises(WriterBusy, match="Another process runs plan a"), alone(place, "a"):
             pass
-        with alone(tmp_path, "b"):
+        with alone(place, "b"):
             pass
-    assert not is_running(tmp_path, "a")
+    assert not is_running(place, "a")
 
 
 @pytest.mark.parametrize("plan_id", ["", "../x", "a/b", ".hidden", "x" * 101, "a b"])
@@ -261,8 +277,8 @@ def test_a_plans_id_is_no_path(plan_id: str, tmp_path: Path) -> None:
 
 def _begin_and_die(directory: Path) -> None:
     with Journal(directory, "default") as journal:
-        journal._database.execute("BEGIN IMMEDIATE")
-        journal._database.execute("UPDATE plans SET attempted = 99")
+        journal._database.connection.execute("BEGIN IMMEDIATE")
+        journal._database.connection.execute("UPDATE plans SET attempted = 99")
         os._exit(9)
 
 
@@ -276,6 +292,83 @@ def test_a_process_that_dies_in_a_change_leaves_none(tmp_path: Path) -> None:
         assert status(journal).attempted == 0
         journal.claim("a", RECORDS, again=False)
         assert status(journal).attempted == 4
+
+
+def test_processes_that_claim_at_the_same_time_get_each_record_once(place: Place) -> None:
+    records = numbered(60, "orders")
+    claimed: list[Any] = []
+
+    def claim(plan_id: str) -> None:
+        with Journal(place, "default") as journal:
+            journal.add(plan_id)
+            for first in range(0, len(records), 5):
+                claimed.extend(journal.claim(plan_id, records[first : first + 5], again=False))
+
+    claimants = [threading.Thread(target=claim, args=(f"plan-{number}",)) for number in range(3)]
+    for one in claimants:
+        one.start()
+    for one in claimants:
+        one.join()
+    assert sorted(one.letter for one in claimed) == sorted(one.letter for one in records)
+    with Journal(place, "default") as journal:
+        assert sum(status(journal, f"plan-{number}").attempted for number in range(3)) == len(records)
+
+
+@pytest.mark.parametrize("place", ["objects"], indirect=True)
+def test_an_answer_that_is_lost_changes_nothing_twice(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(place, Objects)
+    put = Objects.replace
+    with Journal(place, "default") as journal:
+        journal.add("a")
+        with monkeypatch.context() as patched:
+            patched.setattr(Objects, "replace", lambda *given: [put(*given), None][1])
+            assert journal.claim("a", RECORDS, again=False) == RECORDS
+        assert status(journal).attempted == len(RECORDS)
+    with Journal(place, "default") as journal:
+        assert status(journal).attempted == len(RECORDS)
+
+
+@pytest.mark.parametrize("place", ["objects"], indirect=True)
+def test_a_store_that_fails_leaves_no_change_in_memory(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise EnvironmentLacking("no answer")
+
+    with Journal(place, "default") as journal:
+        with monkeypatch.context() as patched:
+            patched.setattr(Objects, "replace", fails)
+            with pytest.raises(EnvironmentLacking):
+                journal.claim("a", RECORDS, again=False)
+        assert journal.claim("b", RECORDS, again=False) == RECORDS
+
+
+@pytest.mark.parametrize("place", ["objects"], indirect=True)
+def test_an_object_that_was_removed_or_made_anew_ends_the_run(place: Place) -> None:
+    assert isinstance(place, Objects)
+    with Journal(place, "default") as journal:
+        journal.add("a")
+        place.remove("journal.db")
+        with pytest.raises(EnvironmentLacking, match="was removed while"):
+            journal.claim("a", RECORDS, again=False)
+        with Journal(place, "default"), pytest.raises(EnvironmentLacking, match="was removed while"):
+            journal.claim("a", RECORDS, again=False)
+
+
+@pytest.mark.parametrize("place", ["objects"], indirect=True)
+def test_a_journal_that_was_restored_knows_what_happens_from_then_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(place, Objects)
+    with Journal(place, "default") as journal:
+        journal.add("a")
+        before = journal.since
+    with Journal(place, "default") as journal:
+        assert journal.since == before
+    found = place.versioned("journal.db")
+    assert found is not None
+    later = replace(found, modified_at=found.modified_at + timedelta(minutes=10))
+    monkeypatch.setattr(Objects, "versioned", lambda *_: later)
+    with Journal(place, "default") as restored:
+        assert restored.since > before
 
 
 def test_a_damaged_journal(tmp_path: Path) -> None:
@@ -292,5 +385,6 @@ def test_a_journal_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_the_journal_is_in_the_warehouse() -> None:
     assert directory_of(load(warehouse="/somewhere/warehouse")) == Path("/somewhere/warehouse/_replay")
-    with pytest.raises(UsageError, match="on a file system of this machine"):
-        directory_of(load(warehouse="s3a://bucket/warehouse"))
+    assert directory_of(load(warehouse="s3a://bucket/warehouse")) == Objects("s3a://bucket/warehouse/_replay")
+    with pytest.raises(UsageError, match="Only Spark opens hdfs://name/w, and replays are made without it"):
+        directory_of(load(warehouse="hdfs://name/w"))

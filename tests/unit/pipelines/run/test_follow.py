@@ -25,7 +25,8 @@ from pipelines.run import follow, freshness, runner
 from pipelines.run.follow import Cycle, Follower, health_file
 from pipelines.settings import ROOT, Lock, Settings, load
 from pipelines.stage import Stage
-from pipelines.warehouse import lock, progress, storage
+from pipelines.stores import lock
+from pipelines.warehouse import progress
 from pipelines.warehouse.progress import Batch, Held, Progress
 from pipelines.warehouse.quality import StageRun, Status, now
 from pipelines.warehouse.tables import Warehouse
@@ -102,14 +103,14 @@ class World:
         monkeypatch.setattr(freshness, "unread_bytes", lambda warehouse, stages: 1)
         monkeypatch.setattr(session, "tune_for", lambda spark, settings, short_work: None)
         monkeypatch.setattr(session, "jvm_ended", lambda: self.jvm_ended)
-        written = storage.replace_text
+        written = follow.replace_text
 
         def replaced(target: Path, text: str) -> None:
             written(target, text)
             if target == self.follower.health:
                 self.health.append(json.loads(target.read_text()))
 
-        monkeypatch.setattr(storage, "replace_text", replaced)
+        monkeypatch.setattr(follow, "replace_text", replaced)
 
     @contextlib.contextmanager
     def session(self, settings: Settings) -> Iterator[Any]:

@@ -77,9 +77,9 @@ def test_no_value_is_left_out(settings: Settings) -> None:
     assert jvmless.values(warehouse, CONTRACT.table, "content", 10) == {ROW["content"]}
 
 
-def test_a_uri_is_refused(settings: Settings) -> None:
-    remote = Warehouse(load(warehouse="s3a://bucket/warehouse"))
-    with pytest.raises(UsageError, match="need a local warehouse"):
+def test_a_warehouse_that_only_spark_opens_is_refused(settings: Settings) -> None:
+    remote = Warehouse(load(warehouse="hdfs://name/warehouse"))
+    with pytest.raises(UsageError, match="Only Spark opens hdfs://name/warehouse"):
         append(remote, CONTRACT, [ROW])
 
 

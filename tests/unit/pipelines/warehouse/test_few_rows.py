@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +17,15 @@ from deltalake import DeltaTable, Schema
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.stores import places
 from pipelines.warehouse import few_rows
+from pipelines.warehouse.few_rows import Turn
 from pipelines.warehouse.groups import Groups
 from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.tables import PROPERTIES
 from tests.testing.examples import at_most
+
+NO_TURN = Turn("")
 
 
 def whole(at: datetime) -> datetime:
@@ -79,10 +83,10 @@ def test_only_the_groups_are_replaced_and_the_change_feed_says_so(kind: str, dat
     first, steps = data.draw(histories(kind))
     opened = table_of(kind)
     if first:
-        few_rows.append(opened, arrow(kind, first), "the first")
+        few_rows.append(opened, arrow(kind, first), Turn("the first"))
     expected = Counter(first)
     for touched, fresh in steps:
-        few_rows.replace(opened, arrow(kind, fresh), Groups("g", tuple(touched)).local_predicate(), "a mark")
+        few_rows.replace(opened, arrow(kind, fresh), Groups("g", tuple(touched)).local_predicate(), Turn("a mark"))
         changes = pa.table(opened.load_cdf(starting_version=opened.version(), ending_version=opened.version()))
         before = expected
         expected = Counter({row: times for row, times in before.items() if row[0] not in touched}) + Counter(fresh)
@@ -99,8 +103,8 @@ def test_only_the_groups_are_replaced_and_the_change_feed_says_so(kind: str, dat
 
 def test_all_rows_are_replaced_without_groups() -> None:
     opened = table_of("string")
-    few_rows.append(opened, arrow("string", [("a", 1), (None, 2)]), "")
-    few_rows.replace(opened, arrow("string", [("b", 3)]), None, "")
+    few_rows.append(opened, arrow("string", [("a", 1), (None, 2)]), NO_TURN)
+    few_rows.replace(opened, arrow("string", [("b", 3)]), None, NO_TURN)
     assert rows_of(opened.scan()) == [("b", 3)]
 
 
@@ -114,18 +118,18 @@ def test_times_with_fractions_of_a_millisecond_are_left_to_spark() -> None:
 @at_most(25)
 def test_files_with_long_texts_are_not_skipped(text: str, end: str) -> None:
     opened, value = table_of("string"), text + end * 99
-    few_rows.append(opened, arrow("string", [(value, 1)]), "")
-    files = LocalFiles.of(opened, Path(opened.table_uri))
+    few_rows.append(opened, arrow("string", [(value, 1)]), NO_TURN)
+    files = LocalFiles.of(opened, places.of(os.path.dirname(opened.table_uri.rstrip("/"))), "x")
     assert files is not None
     assert files.paths([{"g": (value, value)}])
-    few_rows.replace(opened, arrow("string", []), Groups("g", (value,)).local_predicate(), "")
+    few_rows.replace(opened, arrow("string", []), Groups("g", (value,)).local_predicate(), NO_TURN)
     assert not rows_of(opened.scan())
 
 
 def test_a_row_outside_the_groups_is_refused_without_its_values() -> None:
     opened = table_of("string")
     with pytest.raises(RuntimeError) as refused:
-        few_rows.replace(opened, arrow("string", [("a secret", 1)]), Groups("g", ("a",)).local_predicate(), "")
+        few_rows.replace(opened, arrow("string", [("a secret", 1)]), Groups("g", ("a",)).local_predicate(), NO_TURN)
     assert "secret" not in str(refused.value)
     assert "1 rows failed" in str(refused.value)
     assert refused.value.__cause__ is None

@@ -9,6 +9,7 @@ import pyarrow as arrow  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines.stores import places
 from pipelines.warehouse import opened_tables
 from pipelines.warehouse.opened_tables import MOST_TABLES, MOST_VERSIONS, once
 
@@ -18,7 +19,8 @@ def write(place: Path, number: int) -> None:
 
 
 def opened(place: Path, version: int | None = None) -> DeltaTable:
-    return once(place, version, lambda: DeltaTable(place, version=version))
+    store = places.of(str(place.parent))
+    return once(store, place.name, version, lambda: DeltaTable(place, version=version))
 
 
 def numbers(table: DeltaTable) -> list[int]:
@@ -71,5 +73,5 @@ def test_few_versions_and_tables_are_kept(tmp_path: Path, monkeypatch: pytest.Mo
     (kept,) = opened_tables._kept.values()
     assert len(kept.versions) <= MOST_VERSIONS
     for number in range(MOST_TABLES + 1):
-        once(tmp_path / str(number), None, lambda: opened(place))
+        once(places.of(str(tmp_path)), str(number), None, lambda: opened(place))
     assert len(opened_tables._kept) <= MOST_TABLES

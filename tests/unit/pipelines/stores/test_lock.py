@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from obstore.store import MemoryStore
 
 from pipelines import cli
 from pipelines.errors import UsageError, WriterBusy
 from pipelines.jvm import session
 from pipelines.settings import Lock, load
-from pipelines.warehouse import lock
+from pipelines.stores import connection, lock
 
 
 def no_session(*_: object) -> None:
@@ -42,10 +43,18 @@ def test_commands_that_write_refuse_a_store_that_loses_commits(
     assert f"spark.delta.logStore.{scheme}.impl" in said.err
 
 
-@pytest.mark.parametrize("warehouse", ["hdfs://name/w", "abfss://b@c/w", "gs://b/w"])
-def test_stores_that_arbitrate_between_writers_are_written_to(warehouse: str) -> None:
+@pytest.mark.parametrize("warehouse", ["hdfs://name/w", "abfss://c@a.dfs.core.windows.net/w", "gs://b/w"])
+def test_stores_that_arbitrate_between_writers_are_written_to(warehouse: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = MemoryStore()
+    monkeypatch.setattr(connection, "opened", lambda root: memory)
     with lock.writer(load(warehouse=warehouse), "the test"):
-        pass
+        assert (lock.holder(warehouse) is None) is warehouse.startswith("hdfs")
+
+
+@pytest.mark.parametrize("warehouse", ["abfss://b@c/w", "gs:///w"])
+def test_a_place_that_its_store_cannot_have_is_one_sentence(warehouse: str) -> None:
+    with pytest.raises(UsageError, match=r"cannot be used as a place on an object store: it has to be like gs://"):
+        lock.writer(load(warehouse=warehouse), "the test").__enter__()
 
 
 def test_a_log_store_that_the_settings_name_is_taken() -> None:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pipelines.warehouse import lease
-from pipelines.warehouse.lease import Look, Now, Put, Seen, State
+from pipelines.stores import lease
+from pipelines.stores.lease import Look, Now, Put, Seen, State
 
 SECONDS = 2.0
 LATE = SECONDS + lease.GRAIN  # what a tick of the store's clock adds

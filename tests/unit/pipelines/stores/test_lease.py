@@ -13,7 +13,7 @@ from obstore.store import MemoryStore
 
 from pipelines.errors import EnvironmentLacking, WriterBusy
 from pipelines.settings import Lock, Settings, load
-from pipelines.warehouse import lease, lock, storage
+from pipelines.stores import connection, lease, lock, places
 
 ROOT = "s3a://b/w"
 FIRST = {"pid": 1, "host": "here", "command": "afterlog run", "since": "2026-11-29T10:00:00+00:00"}
@@ -24,7 +24,7 @@ SECOND = {**FIRST, "pid": 2}
 def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     """A store in memory in place of S3, whose times are not rounded."""
     memory = MemoryStore()
-    monkeypatch.setattr(lease, "_store", lambda root: memory)
+    monkeypatch.setattr(connection, "opened", lambda root: memory)
     monkeypatch.setattr(lease, "GRAIN", 0.0)
     return memory
 
@@ -82,7 +82,7 @@ def test_a_lease_that_nobody_renews_is_taken_over_and_its_holder_writes_nothing_
     other = lease.take(ROOT, SECOND, 60.0)
     lease._held[ROOT] = first
     with pytest.raises(WriterBusy, match=r"not renewed in time, and process 2 on here \(afterlog run\), since .* over"):
-        storage.write_text(ROOT, "silver.x.json", "{}")  # it needs no session to say so
+        places.of(ROOT).write("silver.x.json", b"{}")  # it needs no session to say so
     first.give_back()
     assert first.taken_over() is not None
     assert lease.is_held_by(lease.seen(ROOT), other.token)

@@ -1,4 +1,4 @@
-"""The writer's lease of a warehouse on S3: one object, taken, renewed and given back by conditional puts.
+"""A lease on an object store: one object, taken, renewed and given back by conditional puts. One is the writer's.
 
 `taking`, `renewing` and `releasing` yield what to ask the store and get its answers, so that a test can try every order
 of what several writers ask (tests/unit/pipelines/warehouse/test_lease_model.py). No decision compares clocks of two
@@ -11,21 +11,20 @@ import contextlib
 import json
 import secrets
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import AfterlogError, EnvironmentLacking, WriterBusy
-from pipelines.settings import s3
+from pipelines.stores import connection
+from pipelines.stores.connection import asked
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore, S3Credential
+    from obstore.store import ObjectStore
 
 LEASE, CLOCK = "_afterlog/lease", "_afterlog/clock"
 GRAIN = 1.0  # seconds: times of objects are whole seconds
-PATIENCE = timedelta(seconds=15)  # of a request with its repetitions
 RENEWED_IN = 3  # parts of a lease's life
 _AFRESH = 1.0  # seconds until a renewal that failed is tried again
 
@@ -86,7 +85,6 @@ class Mine:
 
 Request = Look | Now | Put
 Steps = Generator[Request, Any, Mine]
-Answer = TypeVar("Answer")
 
 
 class Taken(Exception):
@@ -145,10 +143,10 @@ def is_held_by(seen: Seen | None, token: str) -> bool:
 class Lease:
     """A lease that this process holds; a thread renews it until it is given back."""
 
-    def __init__(self, root: str, store: ObjectStore, mine: Mine) -> None:
+    def __init__(self, place: Place, mine: Mine) -> None:
         """Start to renew."""
-        self.root, self.epoch, self.token = root, mine.state.epoch, mine.state.token
-        self._store, self._mine = store, mine
+        self.place, self.epoch, self.token = place, mine.state.epoch, mine.state.token
+        self._mine = mine
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
         self._thread.start()
@@ -162,22 +160,22 @@ class Lease:
 
         Raises EnvironmentLacking: the store does not answer.
         """
-        seen = _look(self._store, self.root)
-        return None if is_held_by(seen, self.token) else _lost(self.root, seen.state if seen else None)
+        seen = _look(self.place)
+        return None if is_held_by(seen, self.token) else _lost(self.place.root, seen.state if seen else None)
 
     def give_back(self) -> None:
         """Stop to renew, and give the lease back unless it was taken over."""
         self._ends.set()
         self._thread.join()
         with contextlib.suppress(EnvironmentLacking):
-            _done(releasing(self._mine), self._store, self.root)
+            _done(releasing(self._mine), self.place)
 
     def _renew(self) -> None:
         pause = self._mine.state.seconds / RENEWED_IN
         wait = pause
         while not self._ends.wait(wait):
             try:
-                self._mine = _done(renewing(self._mine), self._store, self.root)
+                self._mine = _done(renewing(self._mine), self.place)
                 wait = pause
             except Taken:
                 return  # the next commit notices it
@@ -185,36 +183,39 @@ class Lease:
                 wait = min(_AFRESH, pause)
 
 
-_held: dict[str, Lease] = {}
+_held: dict[str, Lease] = {}  # the writers' leases of this process, by root
 
 
-def take(root: str, holder: Facts, seconds: float) -> Lease:
-    """Take the lease of a warehouse for this process.
+def take(root: str, holder: Facts, seconds: float, name: str = LEASE) -> Lease:
+    """Take a lease of a warehouse for this process, the writer's if no other is named.
 
-    Raises Taken: another writer has it. EnvironmentLacking: the store cannot be used, or does not keep writers apart.
+    Raises Taken: another process has it. EnvironmentLacking: the store cannot be used, or does not keep writers apart.
     """
-    store = _store(root)
+    place = Place(root, name)
     try:
-        mine = _done(taking(holder, seconds, secrets.token_hex(8)), store, root)
+        mine = _done(taking(holder, seconds, secrets.token_hex(8)), place)
     except Taken as taken:
         if taken.state is None:
             raise _without_conditions(root) from None
         raise
-    if _answer(Put(mine.state, None), store, root) is not None:  # a lease is there: to create one must be refused
-        _done(releasing(mine), store, root)
+    if name == LEASE and _answer(Put(mine.state, None), place) is not None:  # it is there: to create it must be refused
+        _done(releasing(mine), place)
         raise _without_conditions(root)
-    _held[root] = found = Lease(root, store, mine)
+    found = Lease(place, mine)
+    if name == LEASE:
+        _held[root] = found
     return found
 
 
 def give_back(lease: Lease) -> None:
     """Give a lease of this process back."""
-    del _held[lease.root]
+    if _held.get(lease.place.root) is lease:
+        del _held[lease.place.root]
     lease.give_back()
 
 
 def checked(root: str) -> Lease | None:
-    """Return this process's lease of a warehouse before something is written there; None if it holds none.
+    """Return this process's writer's lease before something is written there; None if it holds none.
 
     Raises WriterBusy: the lease was taken over. EnvironmentLacking: the store does not answer.
     """
@@ -224,9 +225,18 @@ def checked(root: str) -> Lease | None:
     return lease
 
 
-def seen(root: str) -> Seen | None:
-    """Return the lease of a warehouse as it is; raises EnvironmentLacking: the store cannot be used."""
-    return _look(_store(root), root)
+def seen(root: str, name: str = LEASE) -> Seen | None:
+    """Return a lease of a warehouse as it is; raises EnvironmentLacking: the store cannot be used."""
+    return _look(Place(root, name))
+
+
+def is_live(root: str, name: str) -> bool:
+    """Tell whether a process has a lease and renewed it in time."""
+    found = seen(root, name)
+    if found is None or found.state.holder is None:
+        return False
+    now: float = _answer(Now(), Place(root, name))
+    return now - found.at < found.state.seconds + GRAIN
 
 
 def described(holder: Facts | None) -> str:
@@ -253,109 +263,67 @@ def _lost(root: str, state: State | None) -> WriterBusy:
     )
 
 
-def _done(steps: Steps, store: ObjectStore, root: str) -> Mine:
+@dataclass(frozen=True)
+class Place:
+    """Where a lease is."""
+
+    root: str
+    name: str
+
+    @property
+    def store(self) -> ObjectStore:
+        """The store of the warehouse."""
+        return connection.opened(self.root)
+
+
+def _done(steps: Steps, place: Place) -> Mine:
     """Take the steps with a real store."""
     answer: Any = None
     try:
         while True:
-            answer = _answer(steps.send(answer), store, root)
+            answer = _answer(steps.send(answer), place)
     except StopIteration as done:
         mine: Mine = done.value
         return mine
 
 
-def _answer(request: Request, store: ObjectStore, root: str) -> Any:
+def _answer(request: Request, place: Place) -> Any:
     import obstore
     from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
 
+    root, store = place.root, place.store
     if isinstance(request, Look):
-        return _look(store, root)
+        return _look(place)
     if isinstance(request, Now):
-        _asked(root, lambda: obstore.put(store, CLOCK, b""))
-        return _asked(root, lambda: obstore.head(store, CLOCK)["last_modified"].timestamp())
-    mode: Any = "create" if request.over is None else {"e_tag": request.over}
+        asked(root, lambda: obstore.put(store, CLOCK, b""))
+        return asked(root, lambda: obstore.head(store, CLOCK)["last_modified"].timestamp())
+    mode = connection.mode_over(request.over)
     text = json.dumps(asdict(request.state)).encode()
 
     def put() -> str | None:
         try:
-            return obstore.put(store, LEASE, text, mode=mode, use_multipart=False)["e_tag"]
+            return connection.version_of(obstore.put(store, place.name, text, mode=mode, use_multipart=False))
         except (AlreadyExistsError, PreconditionError, GenericError):
             return None
 
-    return _asked(root, put)
+    return asked(root, put)
 
 
-def _look(store: ObjectStore, root: str) -> Seen | None:
+def _look(place: Place) -> Seen | None:
     import obstore
 
     def look() -> Seen | None:
         try:
-            found = obstore.get(store, LEASE)
+            found = obstore.get(place.store, place.name)
         except FileNotFoundError:
             return None
         said = json.loads(bytes(found.bytes()))
         modified: datetime = found.meta["last_modified"]
-        return Seen(State(**said), found.meta["e_tag"] or "", modified.timestamp())
+        return Seen(State(**said), connection.version_of(found.meta), modified.timestamp())
 
     try:
-        return _asked(root, look)
+        return asked(place.root, look)
     except (ValueError, TypeError):
         raise EnvironmentLacking(
-            f"The lease {root}/{LEASE} cannot be read: remove this object when no writer is at work."
+            f"The lease {place.root}/{place.name} cannot be read: remove this object when no writer is at work."
         ) from None
-
-
-def _asked(root: str, ask: Callable[[], Answer]) -> Answer:
-    """Return what the store answers.
-
-    Raises EnvironmentLacking: it does not answer, or it refuses. An error's own text stays unsaid: it can quote keys.
-    """
-    from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
-
-    try:
-        return ask()
-    except (PermissionDeniedError, UnauthenticatedError):
-        why = "S3 refuses it: check the keys and their permissions, GetObject and PutObject"
-    except FileNotFoundError:
-        why = "there is no such bucket: create it, or name another warehouse"
-    except BaseError:
-        endpoint = s3.connection().endpoint
-        at = f" at {urlsplit(endpoint).hostname}" if endpoint else ""
-        why = f"S3{at} does not answer as it should: check the network, AWS_ENDPOINT_URL, AWS_REGION and the keys"
-    raise EnvironmentLacking(f"The lease of {root} cannot be read and written, as {why}.") from None
-
-
-def _store(root: str) -> ObjectStore:
-    """Open the warehouse's place on S3; keys come from the environment, a profile, or the role of the machine."""
-    from obstore.store import S3Store
-
-    found = s3.connection()
-    bucket, _, prefix = root.partition("://")[2].partition("/")
-    config: dict[str, Any] = {"endpoint": found.endpoint, "region": found.region}
-    provider = _provider(found.keys) if found.keys else None
-    return S3Store(
-        bucket,
-        prefix=prefix or None,
-        **{name: value for name, value in config.items() if value},
-        conditional_put="etag",
-        virtual_hosted_style_request=found.endpoint is None,
-        client_options={
-            "timeout": "10s",
-            "connect_timeout": "5s",
-            "allow_http": bool(found.endpoint and found.endpoint.lower().startswith("http://")),
-        },
-        retry_config={"max_retries": 3, "retry_timeout": PATIENCE},
-        credential_provider=provider,
-    )
-
-
-def _provider(keys: s3.Keys) -> Callable[[], S3Credential]:
-    def provide() -> S3Credential:
-        return {
-            "access_key_id": keys.access_key_id,
-            "secret_access_key": keys.secret_access_key,
-            "token": keys.token,
-            "expires_at": None,
-        }
-
-    return provide

@@ -1,4 +1,4 @@
-"""One writer at a time: a lock on a local file system, a lease on S3; elsewhere a log store that arbitrates."""
+"""One writer at a time: a kernel lock on a directory, a lease on an object store; elsewhere Delta arbitrates."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import contextlib
 import fcntl
 import json
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.jvm import properties
-from pipelines.settings import Settings, s3
-from pipelines.warehouse import lease
-from pipelines.warehouse.lease import described
-from pipelines.warehouse.storage import directory_of, scheme_of, unsafe_store
-from pipelines.warehouse.tables import Warehouse
+from pipelines.settings import Settings
+from pipelines.stores import lease, objects, places
+from pipelines.stores.lease import described
+from pipelines.stores.places import directory_of, scheme_of, unsafe_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NAME = ".lock"
 
@@ -31,8 +32,8 @@ NAME = ".lock"
 def writer(settings: Settings, purpose: str) -> Iterator[None]:
     """Hold the warehouse's lock, waiting up to ``lock.wait_seconds`` for it; the kernel frees it if the process dies.
 
-    A local warehouse needs the lock because Delta's local log store is safe within one JVM only. On S3 it is a lease,
-    which ends if the process stops to renew it. Elsewhere nothing is locked: the log store arbitrates between writers.
+    A directory needs the lock because Delta's local log store is safe within one JVM only. On an object store it is a
+    lease, which ends if the process stops to renew it. Elsewhere nothing is locked: the log store arbitrates.
 
     Raises WriterBusy: another process holds the lock, or took the lease over. EnvironmentLacking: the warehouse cannot
     be created or written. UsageError: two writers could lose each other's commits.
@@ -40,7 +41,7 @@ def writer(settings: Settings, purpose: str) -> Iterator[None]:
     directory = directory_of(settings.warehouse)
     if directory is None:
         refuse_unsafe(settings)
-        with _leased(settings, purpose) if s3.is_s3(settings.warehouse) else contextlib.nullcontext():
+        with _leased(settings, purpose) if _is_leased(settings.warehouse) else contextlib.nullcontext():
             yield
         return
     path = directory / NAME
@@ -56,7 +57,7 @@ def writer(settings: Settings, purpose: str) -> Iterator[None]:
         _acquire(lambda: _locked(descriptor, path), os.fspath(path.parent), settings)
         _outlive(path, settings.lock.wait_seconds)
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(_facts(purpose)).encode(), 0)
+        os.pwrite(descriptor, json.dumps(objects.facts(purpose)).encode(), 0)
         yield
         os.ftruncate(descriptor, 0)
     finally:
@@ -80,7 +81,7 @@ def _leased(settings: Settings, purpose: str) -> Iterator[None]:
 
     def attempt() -> str | None:
         try:
-            taken.append(lease.take(settings.warehouse, _facts(purpose), settings.lock.lease_seconds))
+            taken.append(lease.take(settings.warehouse, objects.facts(purpose), settings.lock.lease_seconds))
         except lease.Taken as busy:
             return described(busy.state.holder if busy.state else None)
         return None
@@ -100,23 +101,23 @@ def _leased(settings: Settings, purpose: str) -> Iterator[None]:
 
 
 def pause(warehouse: str) -> float:
-    """Return how many seconds pass between two attempts to get the lock; on S3 an attempt is three requests."""
-    return 1.0 if s3.is_s3(warehouse) else 0.2
+    """Return how many seconds pass between two attempts to get the lock; for a lease an attempt is three requests."""
+    return 1.0 if _is_leased(warehouse) else 0.2
 
 
-def name_jvm(warehouse: Warehouse) -> None:
+def name_jvm(warehouse: str, spark: SparkSession) -> None:
     """Add the JVM's process id to the lock file if this process holds the lock.
 
     The JVM can outlive a killed process for a moment, and the next writer waits for it to end.
     """
-    directory = directory_of(warehouse.root)
+    directory = directory_of(warehouse)
     if directory is None:
         return
     path = directory / NAME
     with contextlib.suppress(OSError, ValueError, AttributeError):
         facts = json.loads(path.read_text(encoding="utf-8"))
         if facts["pid"] == os.getpid():
-            gateway: Any = warehouse.spark.sparkContext._gateway
+            gateway: Any = spark.sparkContext._gateway
             facts["jvm"] = gateway.proc.pid
             path.write_text(json.dumps(facts), encoding="utf-8")
 
@@ -126,7 +127,7 @@ def holder(warehouse: str) -> str | None:
 
     Raises EnvironmentLacking: the store of the lease cannot be used.
     """
-    if s3.is_s3(warehouse):
+    if _is_leased(warehouse):
         seen = lease.seen(warehouse)
         if seen is None or seen.state.holder is None:
             return None
@@ -207,10 +208,5 @@ def _said(path: Path) -> lease.Facts | None:
     return said
 
 
-def _facts(purpose: str) -> lease.Facts:
-    """Return what a lock says about this process."""
-    return {"pid": os.getpid(), "host": socket.gethostname(), "command": purpose, "since": _now()}
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _is_leased(warehouse: str) -> bool:
+    return isinstance(places.of(warehouse), objects.Objects)

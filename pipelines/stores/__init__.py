@@ -1,0 +1,1 @@
+"""Where a warehouse is: a directory, an object store, or a file system that only Hadoop reaches."""

@@ -1,0 +1,140 @@
+"""The URI of a warehouse -> its object store, and what its errors mean, without their text: it can quote keys."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from pipelines.errors import EnvironmentLacking, UsageError
+from pipelines.settings import s3
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta, PutResult
+    from obstore.store import ObjectStore, S3Credential
+
+PATIENCE = timedelta(seconds=15)  # of a request with its repetitions
+_VERSION = ("e_tag", "version")
+Answer = TypeVar("Answer")
+
+
+def opened(root: str) -> ObjectStore:
+    """Open a warehouse's place; keys come from the environment, a profile, or the role of the machine.
+
+    Raises UsageError: the variables of S3 cannot be used.
+    """
+    return _opened(root, _variables())
+
+
+def options(root: str) -> dict[str, str]:
+    """Return how ``deltalake`` reaches a warehouse; raises UsageError: the variables of S3 cannot be used."""
+    return dict(_options(root, _variables()))
+
+
+def asked(root: str, ask: Callable[[], Answer]) -> Answer:
+    """Return what the store answers.
+
+    Raises EnvironmentLacking: it does not answer, or it refuses.
+    """
+    from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+
+    try:
+        return ask()
+    except (PermissionDeniedError, UnauthenticatedError):
+        why = "the store refuses it: check the keys and their permissions to get, put, list and delete objects"
+    except FileNotFoundError:
+        why = "there is no such bucket: create it, or name another warehouse"
+    except BaseError:
+        why = f"{_name(root)} does not answer as it should: check the network, "
+        why += "AWS_ENDPOINT_URL, AWS_REGION and the keys" if s3.is_s3(root) else "the account and the keys"
+    raise EnvironmentLacking(f"{root} cannot be read and written, as {why}.") from None
+
+
+def version_of(facts: Mapping[str, Any] | ObjectMeta | PutResult) -> str:
+    """Return what tells an object from later ones at its place: its ETag, on Google Cloud Storage its generation."""
+    return json.dumps([facts[name] for name in _VERSION])  # type: ignore[literal-required]
+
+
+def mode_over(version: str | None) -> Any:
+    """Return the mode of a put that succeeds over a version only, or (None) if there is no object."""
+    if version is None:
+        return "create"
+    named = zip(_VERSION, json.loads(version), strict=True)
+    return {name: value for name, value in named if value is not None}
+
+
+def _name(root: str) -> str:
+    endpoint = s3.connection().endpoint if s3.is_s3(root) else None
+    name = "S3" if s3.is_s3(root) else "the store"
+    return f"{name} at {urlsplit(endpoint).hostname}" if endpoint else name
+
+
+def _variables() -> frozenset[tuple[str, str]]:
+    """Return the variables that say where stores are and who asks them; a process can change them."""
+    return frozenset(pair for pair in os.environ.items() if pair[0].startswith(("AWS_", "GOOGLE_", "AZURE_")))
+
+
+@lru_cache(maxsize=8)
+def _opened(root: str, variables: frozenset[tuple[str, str]]) -> ObjectStore:
+    from obstore.exceptions import BaseError
+    from obstore.store import S3Store, from_url
+
+    waiting: dict[str, Any] = {
+        "client_options": {"timeout": "30s", "connect_timeout": "5s"},
+        "retry_config": {"max_retries": 3, "retry_timeout": PATIENCE},
+    }
+    if not s3.is_s3(root):
+        try:
+            return from_url(root, **waiting)
+        except (BaseError, ValueError):
+            raise UsageError(
+                f"{root} cannot be used as a place on an object store: it has to be like gs://bucket/path or "
+                "abfss://container@account.dfs.core.windows.net/path, with the account's keys in the environment."
+            ) from None
+    found = s3.connection()
+    bucket, _, prefix = root.partition("://")[2].partition("/")
+    config: dict[str, Any] = {"endpoint": found.endpoint, "region": found.region}
+    if found.endpoint and found.endpoint.lower().startswith("http://"):
+        waiting["client_options"]["allow_http"] = True
+    return S3Store(
+        bucket,
+        prefix=prefix or None,
+        **{name: value for name, value in config.items() if value},
+        **waiting,
+        conditional_put="etag",
+        virtual_hosted_style_request=found.endpoint is None,
+        credential_provider=_provider(found.keys) if found.keys else None,
+    )
+
+
+@lru_cache(maxsize=8)
+def _options(root: str, variables: frozenset[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    if not s3.is_s3(root):
+        return ()
+    found = s3.connection()
+    named = {"AWS_ENDPOINT_URL": found.endpoint, "AWS_REGION": found.region, "conditional_put": "etag"}
+    if found.endpoint and found.endpoint.lower().startswith("http://"):
+        named["AWS_ALLOW_HTTP"] = "true"
+    if found.endpoint is None:
+        named["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = "true"
+    if found.keys:
+        named["AWS_ACCESS_KEY_ID"] = found.keys.access_key_id
+        named["AWS_SECRET_ACCESS_KEY"] = found.keys.secret_access_key
+        named["AWS_SESSION_TOKEN"] = found.keys.token
+    return tuple((name, value) for name, value in named.items() if value)
+
+
+def _provider(keys: s3.Keys) -> Callable[[], S3Credential]:
+    def provide() -> S3Credential:
+        return {
+            "access_key_id": keys.access_key_id,
+            "secret_access_key": keys.secret_access_key,
+            "token": keys.token,
+            "expires_at": None,
+        }
+
+    return provide

@@ -1,0 +1,265 @@
+"""An object store: S3, Google Cloud Storage or Azure, through ``obstore`` and ``deltalake``, without a JVM."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pipelines.stores import connection, lease
+from pipelines.stores.base import File, Store
+from pipelines.stores.connection import asked
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from obstore import ListResult, ObjectMeta
+
+SCHEMES = ("s3", "s3a", "gs", "abfs", "abfss")
+LEASE_SECONDS = 30.0  # of a lock: who dies holds it so long
+LOOK_SECONDS = 0.5
+PROTOCOL = "afterlog"
+SMALL = 8 << 20  # bytes of a file that is read as a whole
+MOST_KEPT_BYTES = 256 << 20  # of small files, which never change once they are written
+BLOCK = 1 << 20  # bytes that are read at a time of a larger file
+
+
+@dataclass(frozen=True)
+class Versioned:
+    """An object's bytes, what tells it from later ones at its place, and when the store took it."""
+
+    content: bytes
+    version: str
+    modified_at: datetime
+
+
+@dataclass(frozen=True)
+class Objects(Store):
+    """The objects below a URI."""
+
+    root: str
+    is_shared = True
+
+    def read(self, name: str) -> bytes | None:
+        """Return an object's bytes; None if there is no such object.
+
+        Raises EnvironmentLacking: the store does not answer, or refuses; so do all methods.
+        """
+        import obstore
+
+        def get() -> bytes | None:
+            with contextlib.suppress(FileNotFoundError):
+                return bytes(obstore.get(connection.opened(self.root), name).bytes())
+            return None
+
+        return asked(self.root, get)
+
+    def write(self, name: str, content: bytes, durable: bool = True) -> None:
+        """Put an object; readers see the old or the new one.
+
+        Raises WriterBusy: the writer's lease of this process was taken over.
+        """
+        import obstore
+
+        lease.checked(self.root)
+        asked(self.root, lambda: obstore.put(connection.opened(self.root), name, content))
+
+    def versioned(self, name: str) -> Versioned | None:
+        """Return an object with what tells it from later ones at its place; None if there is no such object."""
+        import obstore
+
+        def get() -> Versioned | None:
+            with contextlib.suppress(FileNotFoundError):
+                found = obstore.get(connection.opened(self.root), name)
+                return Versioned(bytes(found.bytes()), connection.version_of(found.meta), found.meta["last_modified"])
+            return None
+
+        return asked(self.root, get)
+
+    def replace(self, name: str, content: bytes, over: str | None) -> str | None:
+        """Put an object over a version (None: if there is none); return the new one, None if the store refuses it."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        def put() -> str | None:
+            with contextlib.suppress(AlreadyExistsError, PreconditionError):
+                opened, mode = connection.opened(self.root), connection.mode_over(over)
+                return connection.version_of(obstore.put(opened, name, content, mode=mode, use_multipart=False))
+            return None
+
+        return asked(self.root, put)
+
+    def remove(self, name: str) -> None:
+        """Remove an object if it is there."""
+        import obstore
+
+        def delete() -> None:
+            with contextlib.suppress(FileNotFoundError):
+                obstore.delete(connection.opened(self.root), name)
+
+        asked(self.root, delete)
+
+    def files(self, directory: str) -> list[File]:
+        """Return the objects directly below a prefix, by name."""
+        objects = self._listed(directory)["objects"]
+        found = (File(one["path"].rpartition("/")[2], one["size"], one["last_modified"]) for one in objects)
+        return sorted(found, key=lambda file: file.name)
+
+    def names(self, directory: str) -> list[str]:
+        """Return the last parts of the names of objects and prefixes directly below a prefix, in order."""
+        listed = self._listed(directory)
+        paths = [*(one["path"] for one in listed["objects"]), *listed["common_prefixes"]]
+        return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
+
+    @contextlib.contextmanager
+    def pinned(self) -> Iterator[None]:
+        """Ask for each list once: a request takes as long as many local ones."""
+        token = _lists.set({})
+        try:
+            yield
+        finally:
+            _lists.reset(token)
+
+    def _listed(self, directory: str) -> ListResult[Sequence[ObjectMeta]]:
+        import obstore
+
+        lists, key = _lists.get(), (self.root, directory)
+        if lists is not None and key in lists:
+            return lists[key]
+        found = asked(
+            self.root, lambda: obstore.list_with_delimiter(connection.opened(self.root), prefix=f"{directory}/")
+        )
+        if lists is not None:
+            lists[key] = found
+        return found
+
+    def has(self, name: str) -> bool:
+        """Tell whether an object is there."""
+        import obstore
+
+        def head() -> bool:
+            with contextlib.suppress(FileNotFoundError):
+                obstore.head(connection.opened(self.root), name)
+                return True
+            return False
+
+        return asked(self.root, head)
+
+    def is_empty(self) -> bool:
+        """Tell whether nothing is below the root."""
+        import obstore
+
+        return asked(self.root, lambda: not next(iter(obstore.list(connection.opened(self.root), chunk_size=1)), ()))
+
+    @contextlib.contextmanager
+    def lock(self, name: str, purpose: str, wait_seconds: float = 0.0) -> Iterator[bool]:
+        """Hold a lease; yield whether it is held. If its process dies, it ends after ``LEASE_SECONDS``."""
+        deadline = time.monotonic() + wait_seconds
+        held: lease.Lease | None = None
+        while held is None:
+            try:
+                held = lease.take(self.root, facts(purpose), LEASE_SECONDS, name)
+            except lease.Taken:
+                if time.monotonic() >= deadline:
+                    break
+                time.sleep(LOOK_SECONDS)
+        try:
+            yield held is not None
+        finally:
+            if held is not None:
+                lease.give_back(held)
+
+    def is_locked(self, name: str) -> bool:
+        """Tell whether a process holds a lease."""
+        return lease.is_live(self.root, name)
+
+    def checked(self) -> str:
+        """Return what commits say of the writer's lease, after a look at it; "" without one.
+
+        Raises WriterBusy: it was taken over.
+        """
+        held = lease.checked(self.root)
+        return f"afterlog-lease-{held.epoch}" if held else ""
+
+    def options(self) -> dict[str, str]:
+        """Return how ``deltalake`` reaches the store."""
+        return connection.options(self.root)
+
+    def opened_by_duckdb(self, connection: DuckDBPyConnection) -> None:
+        """Let a connection read the objects below the root, and no other files."""
+        connection.register_filesystem(_filesystem(self))
+        connection.execute("SET allowed_directories = ?", [[f"{PROTOCOL}://"]])
+
+    def for_duckdb(self, name: str) -> str:
+        """Return an object's name for DuckDB."""
+        return f"{PROTOCOL}://{name}"
+
+
+_lists: ContextVar[dict[tuple[str, str], ListResult[Sequence[ObjectMeta]]] | None] = ContextVar("lists", default=None)
+
+
+def facts(purpose: str) -> lease.Facts:
+    """Return what a lock or lease says about this process."""
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"pid": os.getpid(), "host": socket.gethostname(), "command": purpose, "since": since}
+
+
+def _filesystem(store: Objects) -> Any:
+    """Return a store as a file system of fsspec, which DuckDB reads data files from; they never change."""
+    import fsspec  # type: ignore[import-untyped]
+    import obstore
+
+    class DataFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]
+        protocol = PROTOCOL
+        cachable = False
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept: dict[str, bytes] = {}
+            self.lock = threading.Lock()
+            self.size_of: dict[str, int] = {}
+
+        def _open(self, path: str, mode: str = "rb", **_: Any) -> Any:
+            name, opened = self._name(path), connection.opened(store.root)
+            with self.lock:
+                content = self.kept.pop(name, None)
+            if content is None:
+                found = obstore.get(opened, name)
+                self.size_of[name] = int(found.meta["size"])
+                if self.size_of[name] > SMALL:
+                    return obstore.open_reader(opened, name, buffer_size=BLOCK)
+                content = bytes(found.bytes())
+            with self.lock:
+                self.kept[name] = content
+                while sum(map(len, self.kept.values())) > MOST_KEPT_BYTES and len(self.kept) > 1:
+                    del self.kept[next(iter(self.kept))]
+            return io.BytesIO(content)
+
+        def info(self, path: str, **_: Any) -> dict[str, Any]:
+            name = self._name(path)
+            if name not in self.size_of:
+                self.size_of[name] = int(obstore.head(connection.opened(store.root), name)["size"])
+            return {"name": path, "size": self.size_of[name], "type": "file"}
+
+        def glob(self, path: str, **_: Any) -> list[str]:
+            return [path]
+
+        def exists(self, path: str, **_: Any) -> bool:
+            return True
+
+        def modified(self, path: str) -> datetime:
+            return datetime(1970, 1, 1, tzinfo=UTC)
+
+        created = modified
+
+        def _name(self, path: str) -> str:
+            return path.removeprefix(f"{PROTOCOL}://")
+
+    return DataFiles()
