@@ -870,7 +870,7 @@ def discard_letters(
 
 
 def _replays(warehouse: str | None) -> Warehouse:
-    """Return the warehouse of a command of replays; raises UsageError: it is at a URI."""
+    """Return the warehouse of a command of replays; raises UsageError: only Spark opens it."""
     from pipelines.replay import store
 
     tables = Warehouse(_settings(warehouse, None))
@@ -1289,7 +1289,7 @@ def _run_once(
 
 @contextlib.contextmanager
 def _readable(settings: Settings, gates: bool = False) -> Iterator[Warehouse]:
-    """Yield a warehouse whose tables can be read: one session for all reads of a warehouse at a URI, none else."""
+    """Yield a warehouse whose tables can be read: one session for all reads of what only Spark opens, else none."""
     tables = Warehouse(settings)
     if tables.opens_tables:
         with tables.store.pinned():
