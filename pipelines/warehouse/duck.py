@@ -24,6 +24,7 @@ from pipelines.warehouse import spark_functions
 from pipelines.warehouse.change_feed import NamedFiles
 from pipelines.warehouse.jvmless import aware
 from pipelines.warehouse.local_files import LocalFiles
+from pipelines.warehouse.schemas import delta_type
 from pipelines.warehouse.spark_sql import MACROS, Untranslatable, parameters, translated
 from pipelines.warehouse.tables import Warehouse
 
@@ -35,18 +36,15 @@ TYPES = {
     "byte": "TINYINT",
     "short": "SMALLINT",
     "integer": "INTEGER",
-    "int": "INTEGER",
     "long": "BIGINT",
-    "bigint": "BIGINT",
     "float": "FLOAT",
     "double": "DOUBLE",
     "boolean": "BOOLEAN",
     "binary": "BLOB",
     "date": "DATE",
     "timestamp": "TIMESTAMP",
-    "array<string>": "VARCHAR[]",
 }
-"""DuckDB's types by the names that Delta logs and contracts have for them."""
+"""DuckDB's types by the names that Delta logs have for them."""
 
 MEMORY = "768MB"
 _open: set[DuckDBPyConnection] = set()  # the sessions of this process
@@ -261,7 +259,7 @@ def types(schema: str) -> list[tuple[str, str]]:
 
 
 def _insert(connection: DuckDBPyConnection, contract: Contract, given: Sequence[Any]) -> None:
-    columns = [(name(column.name), _type(column.type)) for column in contract.columns]
+    columns = [(name(column.name), _type(delta_type(column.type))) for column in contract.columns]
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {contract.table.partition('.')[0]}")
     connection.execute(f"CREATE TABLE {contract.table} ({', '.join(map(' '.join, columns))})")
     # A time with a zone, as text, becomes UTC by way of TIMESTAMPTZ.

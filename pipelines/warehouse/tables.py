@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import later_columns
@@ -23,6 +22,7 @@ from pipelines.warehouse import delta_log, few_rows, opened_tables, ranges
 from pipelines.warehouse.groups import Groups, runs
 from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.ranges import Range
+from pipelines.warehouse.schemas import schema_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable as LocalTable
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyarrow import Table as ArrowTable
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
-    from pyspark.sql.types import DataType
 
     from expectations.contract import Column, Contract
 
@@ -145,15 +144,11 @@ class Warehouse:
 
     def _create_local(self, contract: Contract) -> None:
         """Write a table's first commit without Spark, which is ten times slower: it plans a command for each table."""
-        from deltalake import DeltaTable, Schema
-        from pyspark.sql.types import StructType
+        from deltalake import DeltaTable
 
-        schema = StructType()
-        for column in contract.stored:
-            schema.add(column.name, _data_type(column.type), metadata={"comment": column.comment})
         DeltaTable.create(
             self.store.for_deltalake(self.place(contract.table)),
-            Schema.from_json(schema.json()),
+            schema_of(contract),
             description=contract.description,
             configuration=PROPERTIES,
             storage_options=self.store.options(),
@@ -375,8 +370,6 @@ class Warehouse:
             columns = [F.lit(None).cast(column.type).alias(column.name) for column in contract.stored]
             self._add_columns(self.spark.range(0).select(columns), contract)
             return
-        from pipelines.warehouse.append import schema_of
-
         lacking = {column.name for column in self.lacking(table, there)}
         opened.alter.add_columns([field for field in schema_of(contract).fields if field.name in lacking])
 
@@ -729,14 +722,6 @@ class Warehouse:
                 spark.sql(f"DROP TABLE {table}")
             self.state(table)  # raises UsageError if Afterlog cannot follow the table's commits
             DeltaTable.createIfNotExists(spark).tableName(table).location(self.location(table)).execute()
-
-
-@cache
-def _data_type(ddl: str) -> DataType:
-    """Return a type of Spark; its JVM parses the text, so each type is parsed once."""
-    from pyspark.sql.types import DataType
-
-    return DataType.fromDDL(ddl)
 
 
 def quarantine_contract(contract: Contract) -> Contract:
