@@ -6,9 +6,10 @@ subject breaks only ``not_null``. A guard limits a rule to some rows, such as th
 
 from __future__ import annotations
 
-import string
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
+
+from expectations import literals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -28,7 +29,6 @@ def plural(number: int, noun: str) -> str:
     return f"{noun}es" if noun.endswith(("ch", "s", "x")) else f"{noun}s"
 
 
-_PLAIN = frozenset(string.ascii_letters + string.digits + " !#%&()*+,-./:;<=>?@[]^_`{|}~")
 Kind = Literal["not_null", "one_of", "between", "matches", "is_true"]
 
 
@@ -137,23 +137,15 @@ class Rule:
         """Return the predicate that the subject must fulfil; null if the subject is null."""
         subject = f"({self.subject})"
         if self.kind == "one_of":
-            return f"{subject} IN ({', '.join(map(_literal, self.arguments))})"
+            return f"{subject} IN ({', '.join(map(literals.spark, self.arguments))})"
         if self.kind == "matches":
-            return f"{subject} RLIKE {_literal(self.arguments[0])}"
+            return f"{subject} RLIKE {literals.spark(self.arguments[0])}"
         if self.kind == "is_true":
             return subject
         least, most = self.arguments
-        bounds = [f"{subject} >= {_literal(least)}"] if least is not None else []
-        bounds += [f"{subject} <= {_literal(most)}"] if most is not None else []
+        bounds = [f"{subject} >= {literals.spark(least)}"] if least is not None else []
+        bounds += [f"{subject} <= {literals.spark(most)}"] if most is not None else []
         return " AND ".join(bounds)
-
-
-def _literal(value: str | int) -> str:
-    """Return a value as a literal of Spark SQL: text in it never ends the literal or names a variable."""
-    if not isinstance(value, str):
-        return str(value)
-    escaped = "".join(one if one in _PLAIN else f"\\U{ord(one):08x}" for one in value)
-    return f"'{escaped}'"
 
 
 def not_null(meaning: str = "") -> Rule:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from expectations import literals
 from expectations.quality import QUALITY
 from expectations.replays import TABLES as REPLAYS
 from expectations.rules import counted
@@ -379,9 +380,9 @@ def _shows_all_tables(plan: Any) -> str | None:
 
 def _all_tables(spark: SparkSession, pattern: str) -> DataFrame:
     """Return the tables of all layers, in the form in which SHOW TABLES lists those of one layer."""
-    like = pattern.replace("\\", "\\\\").replace("'", "\\'")
+    like = literals.spark(pattern)
     listed = [
-        spark.sql(f"SHOW TABLES IN {layer} LIKE '{like}'") for layer in LAYERS if spark.catalog.databaseExists(layer)
+        spark.sql(f"SHOW TABLES IN {layer} LIKE {like}") for layer in LAYERS if spark.catalog.databaseExists(layer)
     ]
     return reduce(lambda above, below: above.union(below), listed)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
+from expectations.literals import EPOCH
 from expectations.rules import counted
 from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.settings import Settings
@@ -162,7 +163,7 @@ def silence(warehouse: Warehouse, newest: Newest) -> Silence | None:
         limit = timedelta(hours=rule.after_hours[newest.feed])
         return Silence(limit) if newest.age > limit else None
     least = timedelta(hours=rule.least_hours)
-    if newest.feed not in STEADY or newest.age <= least or newest.at < jvmless.EPOCH + HISTORY:
+    if newest.feed not in STEADY or newest.age <= least or newest.at < EPOCH + HISTORY:
         return None
     for table, column in TIMES[newest.feed]:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from expectations import literals
 from expectations.contract import Contract
 from pipelines.steps.queried import ArrowRows, SparkRows
 from pipelines.warehouse.ranges import Range
@@ -317,7 +318,7 @@ def _identified(contract: Contract, repeats: bool, existing_columns: Collection[
 
 
 def _quoted(names: Iterable[str]) -> list[str]:
-    return [f"`{name}`" for name in names]
+    return [literals.spark_name(name) for name in names]
 
 
 def _equal(one: str, other: str, keys: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from expectations import literals
 from expectations.contract import Contract
 from expectations.verdict import SCOPE
 from pipelines.stage import Split
@@ -199,7 +200,7 @@ class FewSplit(SplitBatch):
         text = text.format(rows=FLOWING, existing_rows=EXISTING, quarantined=QUARANTINED)
         made = self.connection.sql(translated(text)).to_arrow_table()
         self.connection.register(DECISIONS, without_zones(made))
-        row = ", ".join(map(duck.name, contract.row))
+        row = ", ".join(map(literals.name, contract.row))
         why = self.connection.sql(
             f"SELECT {AT}, one._broken_rules, decided.outcome FROM {FLOWING} AS one "
             f"JOIN {DECISIONS} AS decided USING ({row}) WHERE decided.outcome IN ('refused', 'conflict') ORDER BY {AT}"
@@ -226,8 +227,8 @@ class FewSplit(SplitBatch):
         }
         self.connection.register(RANGES, arrow.table({name: arrow.array(*one) for name, one in fields.items()}))
         stored = self._view(WITHIN, duck.rows(self.connection, there, files))
-        same = [f"stored.{duck.name(name)} IS NOT DISTINCT FROM one.{duck.name(name)}" for name in others]
-        inside = f"stored.{duck.name(last)} BETWEEN one._least AND one._greatest"
+        same = [f"stored.{literals.name(name)} IS NOT DISTINCT FROM one.{literals.name(name)}" for name in others]
+        inside = f"stored.{literals.name(last)} BETWEEN one._least AND one._greatest"
         condition = " AND ".join([*same, inside])
         self._view(EXISTING, f"SELECT * FROM {WITHIN} AS stored WHERE EXISTS (FROM {RANGES} AS one WHERE {condition})")
         return stored

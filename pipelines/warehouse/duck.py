@@ -17,7 +17,9 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from expectations import literals
 from expectations.contract import Contract
+from expectations.literals import name as name
 from pipelines import scratch
 from pipelines.stores import places
 from pipelines.warehouse import spark_functions
@@ -230,7 +232,7 @@ atexit.register(_shared.cache_clear)  # or Python's functions in the last connec
 def changes(connection: DuckDBPyConnection, feed: NamedFiles) -> str:
     """Return a query for a change feed's rows, with their ``_change_type``."""
     texts = [
-        rows(connection, feed.files, paths, more="_change_type" if not change else f"{literal(change)} AS _change_type")
+        rows(connection, feed.files, paths, f"{literals.text(change)} AS _change_type" if change else "_change_type")
         for change, paths in feed.paths().items()
         if paths
     ]
@@ -239,7 +241,7 @@ def changes(connection: DuckDBPyConnection, feed: NamedFiles) -> str:
 
 def rows(connection: DuckDBPyConnection, files: LocalFiles, paths: Sequence[str], more: str = "") -> str:
     """Return a query for the rows of data files, with one more column; a column that a file lacks is null."""
-    listed = ", ".join(literal(files.for_duckdb(path)) for path in paths)
+    listed = ", ".join(literals.text(files.for_duckdb(path)) for path in paths)
     read = f"FROM read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
     stored = {column for column, *_ in connection.execute(f"DESCRIBE {read}").fetchall()} if paths else set()
     columns = [
@@ -286,13 +288,3 @@ def _bound(value: str | int | bool | Decimal | date | datetime) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).replace(tzinfo=None)
     return value
-
-
-def name(of: str) -> str:
-    """Return a name as an identifier."""
-    return '"' + of.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """Return text as a literal."""
-    return "'" + text.replace("'", "''") + "'"

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from expectations import literals
+from expectations.literals import EPOCH
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 
@@ -94,8 +95,9 @@ def query(
         if predicate is None:
             return []
         if span is not None:
-            predicate += f' AND "{span.column}" <= {_time(span.until)}'
-            predicate += f' AND "{span.column}" >= {_time(span.begin)}' if span.begin is not None else ""
+            named = literals.name(span.column)
+            predicate += f" AND {named} <= {literals.datafusion(span.until)}"
+            predicate += f" AND {named} >= {literals.datafusion(span.begin)}" if span.begin is not None else ""
         opened = warehouse.local_table(table)
         lacking = warehouse.lacking(table, (field.name for field in opened.schema().fields))
         names = "".join(f", CAST(NULL AS VARCHAR) AS {column.name}" for column in lacking)
@@ -138,7 +140,9 @@ def greatest(warehouse: Warehouse, table: str, column: str, until: datetime) -> 
     told, known = _of_statistics(stored, column, warehouse.cluster, _micros(until))
     if known:
         return _moment(told)
-    answered = _times(stored, warehouse.cluster, column, f'"{column}" <= {_time(until)}', f'max("{column}")')
+    named = literals.name(column)
+    in_time = f"{named} <= {literals.datafusion(until)}"
+    answered = _times(stored, warehouse.cluster, in_time, f"max({named})")
     return _moment(answered[0])
 
 
@@ -153,9 +157,10 @@ def minutes(warehouse: Warehouse, table: str, column: str, after: datetime, unti
         rows = rows.where(F.unix_micros(column).between(_micros(after), _micros(until)))
         times = [row[0] for row in rows.select(F.unix_micros(F.date_trunc("MINUTE", column))).distinct().collect()]
     else:
-        span = f'"{column}" >= {_time(after)} AND "{column}" <= {_time(until)}'
+        named = literals.name(column)
+        span = f"{named} BETWEEN {literals.datafusion(after)} AND {literals.datafusion(until)}"
         stored = warehouse.local_table(table)
-        times = _times(stored, warehouse.cluster, column, span, f"DISTINCT date_trunc('minute', \"{column}\")")
+        times = _times(stored, warehouse.cluster, span, f"DISTINCT date_trunc('minute', {named})")
     return [EPOCH + micros * MICROSECOND for micros in sorted(micros for micros in times if micros is not None)]
 
 
@@ -181,7 +186,7 @@ def _of_statistics(table: DeltaTable, column: str, cluster: str, until: int) -> 
     return found, True
 
 
-def _times(table: DeltaTable, cluster: str, column: str, where: str, selected: str) -> list[int | None]:
+def _times(table: DeltaTable, cluster: str, where: str, selected: str) -> list[int | None]:
     """Return a query's single timestamp column in microseconds, because Python's datetime has no year 10000."""
     from deltalake import QueryBuilder
 
@@ -191,11 +196,6 @@ def _times(table: DeltaTable, cluster: str, column: str, where: str, selected: s
     times = f"SELECT {selected} AS time FROM stored WHERE {of_cluster} AND {where}"
     text = f"SELECT arrow_cast(time, 'Int64') AS time FROM ({times})"
     return [row["time"] for row in _listed(QueryBuilder().register("stored", table).execute(text))]
-
-
-def _time(at: datetime) -> str:
-    """Return a time as SQL for ``deltalake``, whose timestamp literals end with the year 2262."""
-    return f"arrow_cast({_micros(at)}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
 def _micros(at: datetime) -> int:
@@ -224,12 +224,7 @@ def _predicate(equal: Mapping[str, str | int]) -> str | None:
     """Return the condition as SQL for ``deltalake``; None if no row can meet it."""
     if not all(map(_is_possible, equal.values())):
         return None
-    return " AND ".join(f'"{name}" = {_literal(value)}' for name, value in equal.items())
-
-
-def _literal(value: str | int) -> str:
-    """Return a value as SQL for ``deltalake``, which binds no parameters: text becomes hexadecimal digits."""
-    return str(int(value)) if isinstance(value, int) else f"CAST(X'{value.encode().hex()}' AS VARCHAR)"
+    return " AND ".join(f"{literals.name(name)} = {literals.datafusion(value)}" for name, value in equal.items())
 
 
 def _listed(batches: Iterable[Any]) -> list[dict[str, Any]]:

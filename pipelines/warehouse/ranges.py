@@ -7,7 +7,7 @@ from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
-from pipelines.warehouse.groups import literal
+from expectations import literals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -64,4 +64,4 @@ def _value(value: Any) -> Column:
     """Return a value as a literal; Spark's own literal of a time before 1582 would be in another calendar."""
     from pyspark.sql import functions as F
 
-    return F.lit(value) if isinstance(value, int | str) else F.expr(literal(value))
+    return F.lit(value) if isinstance(value, int | str) else F.expr(literals.spark(value))

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from expectations import literals
 from expectations.contract import Contract, contract_of
 from pipelines.catalog import stages_of_type
 from pipelines.settings import ROOT, Settings
@@ -17,7 +18,7 @@ from pipelines.stage import Summarise
 from pipelines.steps import by_duckdb, summarise
 from pipelines.steps.refresh import Span, ranges_of
 from pipelines.steps.summarise import REPEATED, Summary
-from pipelines.warehouse.groups import Groups, literal
+from pipelines.warehouse.groups import Groups
 from pipelines.warehouse.ranges import within
 from tests.testing.builders import land, line, run_chain
 
@@ -109,7 +110,7 @@ def test_jobs_of_a_gate_do_not_grow_with_the_rules(
     ],
 )
 def test_groups_of_each_type_are_found_again(spark: SparkSession, kind: str, groups: list[Any]) -> None:
-    text = ", ".join(f"({'NULL' if group is None else literal(group)})" for group in groups)
+    text = ", ".join(f"({'NULL' if group is None else literals.spark(group)})" for group in groups)
     rows = spark.sql(f"SELECT CAST(_group AS {kind}) AS _group FROM VALUES {text} AS made(_group)")
 
     def of(some: DataFrame) -> set[Any]:

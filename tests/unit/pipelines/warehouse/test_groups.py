@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.errors import UsageError
-from pipelines.warehouse.groups import MOST_RUNS, Groups, literal, local_literal, runs
+from pipelines.warehouse.groups import MOST_RUNS, Groups, runs
 
 NAMES = st.lists(st.text(max_size=5), min_size=1, max_size=200)
 
@@ -34,11 +32,3 @@ def test_a_predicate_has_the_list_its_ranges_and_null() -> None:
     )
     assert Groups("name", (None,)).predicate() == "`name` IS NULL"
     assert Groups("name", ()).predicate() == "false"
-
-
-@pytest.mark.parametrize("value", [True, 1.5, b"a"], ids=repr)
-def test_a_group_of_another_type_is_refused(value: object) -> None:
-    with pytest.raises(UsageError, match="cannot be refreshed"):
-        literal(value)
-    with pytest.raises(UsageError, match="cannot be refreshed"):
-        local_literal(value)
