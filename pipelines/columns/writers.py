@@ -20,8 +20,8 @@ from pipelines.columns.header_words import ORIGIN
 from pipelines.columns.profiles import PROFILES, Encoding, own_profiles
 from pipelines.settings.profiles import shipped_profiles
 
-MOST_NAMES = 1_000  # of the headers of a DLQ topic that are examined, the most frequent ones
-MOST_CHARACTERS = 120  # of a name that a profile can have
+MOST_EXAMINED = 1_000  # of the headers of a DLQ topic that are examined, the most frequent ones
+LONGEST_NAME = 120  # of a name that a profile can have
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class _Signs:
         kinds: dict[str, set[str]] = defaultdict(set)
         for topic, those in by_topic.items():
             counts = Counter(name for letter in those for name in letter.names)
-            frequent = {name for name, _ in counts.most_common(MOST_NAMES)}
+            frequent = {name for name, _ in counts.most_common(MOST_EXAMINED)}
             for name, values in values_of((letter, frequent.intersection(letter.names)) for letter in those).items():
                 strong = [one for one in meanings(name, values, known_topics) if not one.weak]
                 encoding = values.number_encoding
@@ -318,6 +318,4 @@ def _known_fields() -> dict[str, str]:
 
 def _is_legible(name: str) -> bool:
     """Tell whether a profile can have a name: the settings read others differently."""
-    return (
-        0 < len(name) <= MOST_CHARACTERS and not name.endswith("*") and not any("\ud800" <= c < "\ue000" for c in name)
-    )
+    return 0 < len(name) <= LONGEST_NAME and not name.endswith("*") and not any("\ud800" <= c < "\ue000" for c in name)

@@ -26,11 +26,11 @@ STATES = {SILVER: "accepted", QUARANTINE: "quarantined", HELD: "held"}
 
 As = Literal["auto", "text", "json", "hex"]
 
-MOST_CHARACTERS = 4_000  # of a payload; --full shows all
-MOST_LINES = 40
-MOST_BYTES = 512  # of a payload in hex
-MOST_OF_TRACE = 12  # lines
-MOST_OF_MESSAGE = 1_000  # characters
+MOST_OF_PAYLOAD = 4_000  # characters; --full shows all
+MOST_LINES_SHOWN = 40  # of a payload or message
+MOST_IN_HEX = 512  # bytes of a payload
+LINES_OF_TRACE = 12  # lines
+MOST_OF_ERROR = 1_000  # characters
 MOST_OF_HEADER = 200
 MOST_NAMED = 5
 BYTES_OF_LINE = 16
@@ -199,15 +199,15 @@ class Letter:
         if any(named):
             yield ", caused by ".join(one for one in named if one)
         if record["error_message"] is not None:
-            most = None if full else MOST_OF_MESSAGE
-            yield from _cut_lines(record["error_message"], most, MOST_LINES if not full else None)
+            most = None if full else MOST_OF_ERROR
+            yield from _cut_lines(record["error_message"], most, MOST_LINES_SHOWN if not full else None)
         elif not any(named):
             yield "unknown"
 
     def _blocks(self, shown_as: As, full: bool) -> Iterator[tuple[str, list[str]]]:
         record = self.record
         if record["exception_stacktrace"] is not None:
-            most = None if full else MOST_OF_TRACE
+            most = None if full else LINES_OF_TRACE
             lines = list(_cut_lines(record["exception_stacktrace"].rstrip("\n"), None, most))
             yield "stack trace", lines
         headers = [header for header in record["user_headers"] or () if header]
@@ -283,7 +283,7 @@ def _remarks(payload: Payload) -> list[str]:
 
 
 def _most(full: bool) -> tuple[int | None, int | None]:
-    return (None, None) if full else (MOST_CHARACTERS, MOST_LINES)
+    return (None, None) if full else (MOST_OF_PAYLOAD, MOST_LINES_SHOWN)
 
 
 def _json(payload: Payload, full: bool) -> Iterator[str]:
@@ -306,7 +306,7 @@ def _cut_lines(text: str, characters: int | None, lines: int | None) -> Iterator
 
 
 def _hex(content: bytes, full: bool) -> Iterator[str]:
-    shown = content if full else content[:MOST_BYTES]
+    shown = content if full else content[:MOST_IN_HEX]
     for at in range(0, len(shown), BYTES_OF_LINE):
         line = shown[at : at + BYTES_OF_LINE]
         text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in line)

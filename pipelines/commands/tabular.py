@@ -21,7 +21,7 @@ Paint = Callable[[int, str, str], str]
 """Colours a piece of a cell, given its column and the whole cell; what it adds must take no room."""
 
 SAMPLED_ROWS = 500  # first rows, which decide the widths of a table
-MOST_CHARACTERS = 400  # of a cell on a terminal
+MOST_OF_A_CELL = 400  # of a cell on a terminal
 LONGEST_NAME = 40  # columns of the longest run of characters without a sign that is never cut
 LEAST_OF_A_RUN = 12  # columns that a longer run keeps at least
 GAP = 2
@@ -180,8 +180,8 @@ def _longest(text: str, parts: re.Pattern[str]) -> int:
 
 
 def _short(cell: str) -> str:
-    """Return a cell as a terminal shows it, cut to ``MOST_CHARACTERS``."""
-    return cell if len(cell) <= MOST_CHARACTERS else f"{cell[: MOST_CHARACTERS - 1]}…"
+    """Return a cell as a terminal shows it, cut to ``MOST_OF_A_CELL``."""
+    return cell if len(cell) <= MOST_OF_A_CELL else f"{cell[: MOST_OF_A_CELL - 1]}…"
 
 
 def _beside(folded: Sequence[Sequence[str]]) -> Iterator[list[str]]:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 NEW, ONGOING, RESOLVED, REGRESSED = "NEW", "ONGOING", "RESOLVED", "REGRESSED"
-STATES = (NEW, ONGOING, RESOLVED, REGRESSED)
 FRESH = timedelta(hours=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

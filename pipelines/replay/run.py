@@ -29,7 +29,7 @@ MOST_DEATHS = 0.5
 FEWEST_REPLAYED = 10  # below it, a share of records that died again says little
 STOPPED = 130  # the exit code after SIGTERM or Ctrl-C
 
-_MOST_BYTES = 8_000_000  # of a transaction
+_MOST_OF_A_TRANSACTION = 8_000_000  # bytes
 _LOOK_SECONDS = 0.5
 _CHECK_SECONDS = 1.0
 
@@ -323,7 +323,7 @@ def _batches(records: Sequence[PlannedRecord], most: int) -> Iterator[list[Plann
     batch: list[PlannedRecord] = []
     size = 0
     for record in records:
-        if batch and (len(batch) == most or size + size_of(record) > _MOST_BYTES):
+        if batch and (len(batch) == most or size + size_of(record) > _MOST_OF_A_TRANSACTION):
             yield batch
             batch, size = [], 0
         batch.append(record)

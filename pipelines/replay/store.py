@@ -24,7 +24,6 @@ from pipelines.warehouse import append, jvmless
 from pipelines.warehouse.actions import account
 from pipelines.warehouse.tables import Warehouse
 
-_MILLION = 1_000_000
 _LONGEST_WAIT = 600.0  # seconds
 
 

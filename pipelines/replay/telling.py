@@ -21,7 +21,7 @@ from pipelines.replay.planning import Draft, Entry
 from pipelines.replay.rules import Action, Rule
 from pipelines.text import iso
 
-MOST_TOPICS = 10
+MOST_FLOWS = 10
 MOST_SAMPLES = 10
 MOST_OF_VALUE = 120  # characters
 
@@ -126,10 +126,10 @@ def _flows(entries: Iterable[Entry]) -> list[str]:
     said = [
         f"{visible(target or '')}  {counted(count, 'record')}"
         + (f" of {visible(source or 'an unknown topic')}" if source != target else "")
-        for (source, target), count in flows.most_common(MOST_TOPICS)
+        for (source, target), count in flows.most_common(MOST_FLOWS)
     ]
-    if len(flows) > MOST_TOPICS:
-        said.append(f"and {counted(len(flows) - MOST_TOPICS, 'other topic')}")
+    if len(flows) > MOST_FLOWS:
+        said.append(f"and {counted(len(flows) - MOST_FLOWS, 'other topic')}")
     return said
 
 

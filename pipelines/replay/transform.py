@@ -33,7 +33,7 @@ FACTS = {
     "exception_class": "VARCHAR",
     "routed_at": "TIMESTAMPTZ",
 }
-MOST_BYTES = 1 << 20  # of a file
+MOST_OF_A_FILE = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -176,8 +176,8 @@ def read(file: Path) -> Transform:
         raise UsageError(f"The transform {visible(file.name)} must be a file .sql or .py.")
     try:
         content = file.read_bytes()
-        if len(content) > MOST_BYTES:
-            raise UsageError(f"The transform {visible(file.name)} is larger than {MOST_BYTES:,} bytes.")
+        if len(content) > MOST_OF_A_FILE:
+            raise UsageError(f"The transform {visible(file.name)} is larger than {MOST_OF_A_FILE:,} bytes.")
         return Transform(file, content.decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"

@@ -20,7 +20,7 @@ from pipelines.warehouse.tables import Warehouse
 
 MOST_SOURCES = 5
 MOST_EXAMPLES = 5
-MOST_BYTES = 32 << 20  # to read from files for all examples
+MOST_READ = 32 << 20  # to read from files for all examples
 DIGITS = 16  # of a line's id that tell lines apart
 
 
@@ -60,7 +60,7 @@ class Quarantined:
 def quarantined(warehouse: Warehouse, pipeline: Pipeline) -> Quarantined:
     """Return what is in quarantine; files are read for the numbers of a few lines only."""
     stages = {stage.table: stage for stage in CATALOG}
-    left = MOST_BYTES
+    left = MOST_READ
     found = []
     for table in pipeline.tables:
         kept = table.quarantine

@@ -41,7 +41,7 @@ MOST_AT_FIRST = 50  # rows of a table that the script pages through
 MOST_COORDINATES = 5
 MOST_SHAPES = 400  # nodes of a topology that is drawn on a page
 MOST_REVISIONS = 20  # with their differences
-MOST_LINES = 200  # of a difference
+MOST_OF_A_DIFF = 200  # of a difference
 
 LONGEST_WORD = 20  # characters that stay together
 LONGEST_NAME = 40  # columns of a name where its whole would make a row tall
@@ -458,8 +458,8 @@ def _marked(lines: Sequence[str]) -> Markup:
     """Return the lines of a difference, of which added and removed ones are told apart."""
     kinds = {"+": "plus", "-": "minus", "~": "turned"}
     told = [
-        Markup('<span class="{}">{}</span>\n').format(kinds.get(one[:1], "same"), one) for one in lines[:MOST_LINES]
+        Markup('<span class="{}">{}</span>\n').format(kinds.get(one[:1], "same"), one) for one in lines[:MOST_OF_A_DIFF]
     ]
-    if more := len(lines) - MOST_LINES:
+    if more := len(lines) - MOST_OF_A_DIFF:
         told += [Markup("and {}\n").format(counted(more, "more line"))] if more > 0 else []
     return Markup("").join(told)

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from pipelines.site.content import plain
 
-MOST_KEPT = 64  # parts that several pages share: pages that follow each other often do
+MOST_PARTS = 64  # that several pages share: pages that follow each other often do
 _PART = re.compile(r"<!--part ([0-9a-f]{24})-->(.*?)<!--/part-->", re.DOTALL)  # escaped text holds none of it
 
 
@@ -36,7 +36,7 @@ class Parts:
             held = self._held(page).get(digest)
             found = make() if held is None else Markup(held)
         self._recent[digest] = found
-        if len(self._recent) > MOST_KEPT:
+        if len(self._recent) > MOST_PARTS:
             self._recent.popitem(last=False)
         return Markup("<!--part {}-->{}<!--/part-->").format(digest, found)
 

@@ -24,7 +24,7 @@ from pipelines.text import files_of
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
-MOST_RUNS = 60
+MOST_RUNS_SHOWN = 60
 NOT_A_RULE = {CONFLICT: "The table holds a row of the same grain with other content, which stands."}
 
 
@@ -265,7 +265,7 @@ def _runs(warehouse: Warehouse) -> dict[str, list[Run]]:
     last = f"""
         SELECT *
         FROM (SELECT *, row_number() OVER (PARTITION BY rows.table ORDER BY started_at DESC) AS place FROM rows)
-        WHERE place <= {MOST_RUNS}
+        WHERE place <= {MOST_RUNS_SHOWN}
         ORDER BY started_at
     """
     names = [field.name for field in fields(Run)]

@@ -70,8 +70,8 @@ CURRENT, CHANGES, HEALTH, EDGES = (
 )
 RECONCILIATION, GUARANTEES, LEDGER = "gold.reconciliation", "gold.delivery_guarantees", "gold.message_ledger"
 
-MOST_REPLAYS = 5
-MOST_GROUPS = 6  # that the timeline tells apart
+MOST_REPLAYS_LISTED = 5
+MOST_TOLD_APART = 6  # that the timeline tells apart
 MOST_DIFFS = 2
 MOST_LOST = 50
 
@@ -218,8 +218,8 @@ def _timeline(letters: DeadLetters, tables: _Tables, pipeline: Pipeline, now: da
         last_hour += records if at == last else 0
         before += records if at == last - WEEK else 0
     ranked = sorted(counts, key=lambda name: (-counts[name].total(), name or ""))
-    shown = [Series(name, False, _spread(counts[name])) for name in ranked[:MOST_GROUPS]]
-    if rest := ranked[MOST_GROUPS:]:
+    shown = [Series(name, False, _spread(counts[name])) for name in ranked[:MOST_TOLD_APART]]
+    if rest := ranked[MOST_TOLD_APART:]:
         others: Counter[int] = sum((counts[name] for name in rest), Counter())
         shown.append(
             Series(f"{len(rest):,} other owners" if len(rest) > 1 else rest[0], len(rest) > 1, _spread(others))
@@ -503,7 +503,7 @@ def _replays(tables: _Tables) -> tuple[Replay, ...]:
             outcomes[row["plan_id"], "DELIVERED"],
             outcomes[row["plan_id"], "DIED_AGAIN"],
         )
-        for row in plans[:MOST_REPLAYS]
+        for row in plans[:MOST_REPLAYS_LISTED]
     )
 
 

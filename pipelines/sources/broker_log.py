@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from pipelines.sources.logs import events as log_events
 from pipelines.sources.logs import layouts, unknown
-from pipelines.sources.logs.events import MOST_LINES, Copy, Event
+from pipelines.sources.logs.events import MOST_OF_AN_EVENT, Copy, Event
 from pipelines.sources.logs.files import Earlier, Row, Text
 from pipelines.sources.logs.layouts import Pattern
 
@@ -87,9 +87,9 @@ def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier |
     def told() -> Iterator[Copy]:
         nonlocal others, outside, copies
         for event in log_events.events(lines, pattern):
-            found.count(None if event.begins else event.text, min(event.lines, MOST_LINES))
-            if event.lines > MOST_LINES:
-                found.count(event.text, event.lines - MOST_LINES)
+            found.count(None if event.begins else event.text, min(event.lines, MOST_OF_AN_EVENT))
+            if event.lines > MOST_OF_AN_EVENT:
+                found.count(event.text, event.lines - MOST_OF_AN_EVENT)
             if event.begins:
                 is_wanted = _kind(event) is not None
                 others += not is_wanted

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MOST_UNPACKED = 128 << 20  # bytes of it without compression: Java's heap holds the candidates, too
-MOST_KEPT = 256 << 20  # bytes of candidates in memory
+MOST_OF_CANDIDATES = 256 << 20  # bytes in memory
 JUDGED, FLOWING, EXISTING, QUARANTINED, DECISIONS = "_judged", "_flowing", "_existing", "_quarantined", "_decisions"
 RANGES, WITHIN = "_ranges", "_within"
 AT = "_at"  # the place of a candidate in the batch
@@ -123,7 +123,7 @@ class FewSplit(SplitBatch):
         judgement = judgement_by(contract, SKIPPED in candidates.columns, home)
         names = [name for name in candidates.columns if name != SKIPPED]
         read = candidates.select(*names, *judgement.values())
-        table = few_rows.collected(read, MOST_KEPT)
+        table = few_rows.collected(read, MOST_OF_CANDIDATES)
         if table is None:
             return None
         narrow = [*names_of(contract, candidates), SKIPPED, SCOPE, APPLYING, "_broken_rules"]

@@ -32,9 +32,9 @@ MOST_COORDINATES = 20
 MOST_LOCATED = 50  # scopes whose failing rows are located
 MOST_FILES = 3
 MOST_PLACES = 3  # ranges of lines, offsets or positions named for each file
-MOST_IDS = 1_000  # rows to look for in a file
-MOST_BYTES = 256 << 20  # to read from files for one gate
-MOST_CHARACTERS = 300  # of a file's name
+MOST_LOOKED_FOR = 1_000  # rows to look for in a file
+MOST_READ = 256 << 20  # to read from files for one gate
+MOST_OF_A_NAME = 300  # characters of a file's name
 KAFKA = "kafka:"
 
 _ID = 16  # hexadecimal digits of a _bronze_id that tell lines apart
@@ -108,8 +108,8 @@ def named(source: str) -> str:
     if _is_of_topic(source):
         topic, _, partition = source.removeprefix(KAFKA).rsplit("/", 2)
         source = f"{topic}-{partition}"
-    if len(source) > MOST_CHARACTERS:
-        source = f"{source[: MOST_CHARACTERS // 2]}…{source[-MOST_CHARACTERS // 2 :]}"
+    if len(source) > MOST_OF_A_NAME:
+        source = f"{source[: MOST_OF_A_NAME // 2]}…{source[-MOST_OF_A_NAME // 2 :]}"
     return visible(source)
 
 
@@ -161,7 +161,7 @@ def _found(
     in_order = of_a_source.orderBy(F.asc_nulls_last("position"), "coordinates", "id")
     sources = (
         rows.select("*", F.row_number().over(in_order).alias("nth"), F.count("*").over(of_a_source).alias("rows"))
-        .where(F.col("nth") <= MOST_IDS)
+        .where(F.col("nth") <= MOST_LOOKED_FOR)
         .groupBy("code", "of", "_source")
         .agg(
             F.max("rows").alias("rows"),
@@ -202,7 +202,7 @@ class _Told:
 
 
 def _lines(found: Mapping[Key, Found], settings: Settings, landed: Land | None) -> dict[tuple[str, Key], _Told]:
-    """Look for the rows in the files that they were read from, if these exist; read up to ``MOST_BYTES`` in all."""
+    """Look for the rows in the files that they were read from, if these exist; read up to ``MOST_READ`` in all."""
     if landed is None or landed.reader:
         return {}
     wanted: dict[str, dict[Key, frozenset[str]]] = {}
@@ -212,7 +212,7 @@ def _lines(found: Mapping[Key, Found], settings: Settings, landed: Land | None) 
                 wanted.setdefault(source.name, {})[key] = frozenset(source.ids)
     root = os.path.realpath(settings.landing_of(landed.directory))
     told: dict[tuple[str, Key], _Told] = {}
-    left = MOST_BYTES
+    left = MOST_READ
     for name, sought in wanted.items():
         damages = {hashlib.sha256(f"{name}\n{one}".encode()).hexdigest()[:_ID]: one for one in landing.DAMAGES}
         numbers, size = first_lines(landing.content(root, name), list(sought.values()), left)

@@ -23,7 +23,7 @@ FILE = "file:"  # no legal name of a topic has a colon
 OTHER_TOPIC = "topic:"
 OTHER_CLUSTER = "cluster:"
 ESCAPES = (("%", "%25"), ("/", "%2F"))  # in the name of a cluster, so that its first slash ends it
-MOST_CHARACTERS = 300  # of a name: a line can contain anything as a name
+MOST_OF_A_NAME = 300  # characters: a line can contain anything as a name
 RECENT_ROWS = 1_000
 MERGED_ROWS = 20  # batches this small are remembered as one
 MOST_SCOPES = 2_000
@@ -186,8 +186,8 @@ def scope_of(contract: Contract, home: str | None = None) -> Column:
 
 def scope_of_file(source: str) -> str:
     """Return the scope of a file, or of a topic's partition, that ``file_scope`` gives without a home."""
-    if len(source) > MOST_CHARACTERS:
-        source = f"{source[:MOST_CHARACTERS]}~{hashlib.sha256(source.encode()).hexdigest()[:16]}"
+    if len(source) > MOST_OF_A_NAME:
+        source = f"{source[:MOST_OF_A_NAME]}~{hashlib.sha256(source.encode()).hexdigest()[:16]}"
     return f"{FILE}{source}"
 
 
@@ -214,8 +214,8 @@ def _short(name: Column) -> Column:
     from pyspark.sql import functions as F
 
     digest = F.substring(F.sha2(name.cast("binary"), 256), 1, 16)
-    cut = F.concat(F.substring(name, 1, MOST_CHARACTERS), F.lit("~"), digest)
-    return F.when(F.length(name) > MOST_CHARACTERS, cut).otherwise(name)
+    cut = F.concat(F.substring(name, 1, MOST_OF_A_NAME), F.lit("~"), digest)
+    return F.when(F.length(name) > MOST_OF_A_NAME, cut).otherwise(name)
 
 
 def count(

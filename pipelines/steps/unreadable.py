@@ -24,10 +24,10 @@ from pipelines.steps.scopes import FILE, Counted, scope_of_file
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
-MOST_GROUPS = 20  # that are looked up in files
-MOST_IDS = 10_000  # of a group
+MOST_LOCATED = 20  # groups that are looked up in files
+MOST_IDS_OF_A_GROUP = 10_000
 MOST_SAID = 4  # groups
-MOST_BYTES = 64 << 20  # to read from files
+MOST_READ = 64 << 20  # to read from files
 COLUMNS = ("of_scope", "source", "reason", "row_count", "ids", "all_rows")
 DIGITS = 16  # of a _bronze_id, as in `places`
 
@@ -176,12 +176,12 @@ def question(reason: str, scope: str, condition: str) -> str:
                 WHERE {reason} IS NOT NULL AND {condition}
               )
             )
-            WHERE nth <= {MOST_IDS}
+            WHERE nth <= {MOST_IDS_OF_A_GROUP}
             GROUP BY of_scope, source, reason
           )
         )
         ORDER BY place, of_reason DESC, reason
-        LIMIT {MOST_GROUPS}
+        LIMIT {MOST_LOCATED}
     """
 
 
@@ -197,12 +197,12 @@ def _told_of(
 
 
 def _in_files(groups: Sequence[Group], settings: Settings, land: Land | None) -> Iterator[Group]:
-    """Yield the groups with the lines of those that are said, if their files are there; read ``MOST_BYTES`` at most."""
+    """Yield the groups with the lines of those that are said, if their files are there; read ``MOST_READ`` at most."""
     by_source: dict[str, list[Group]] = {}
     for group in groups:
         by_source.setdefault(group.source, []).append(group)
     lines: dict[Group, tuple[Lines, ...]] = {}
-    left = MOST_BYTES
+    left = MOST_READ
     if land is not None and not land.reader:
         root = os.path.realpath(settings.landing_of(land.directory))
         for source, of_source in by_source.items():

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from expectations.contract import Contract
 
 MOST_ROWS = 20_000
-MOST_BYTES = 1 << 20  # of compressed files, whose rows are larger
 MOST_PLAIN_BYTES = 8 << 20  # of files that are not compressed
 ROWS_OF_A_BATCH = 10_000  # of many rows
 ROWS_OF_A_GROUP = 100_000  # in a file

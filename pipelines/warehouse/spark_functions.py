@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 SEED = 42  # of Spark's hashes
-MOST_KEPT = 1_000  # texts, of at most 16,000 characters, for each function
+MOST_TEXTS = 1_000  # of at most 16,000 characters, for each function
 ALIKE = re.compile(
     r"""(?x)(?:
         [^\\\[\](){}*+?|.^$] | \\[AdDwWsS] | \\x[0-9a-fA-F]{2} | \\[nrt] | \\[!-/:-@\[-`{-~]  # characters
@@ -51,7 +51,7 @@ def register(connection: DuckDBPyConnection) -> None:
     connection.create_function("xxhash64_of", xxhash64_of, [BLOB], BIGINT)
 
 
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MOST_TEXTS)
 def java_replace(text: str, pattern: int, replacement: str) -> str:
     """Return ``regexp_replace`` of a text; ``$1`` in the ``REPLACEMENT`` is what the first group found, or nothing.
 
@@ -71,7 +71,7 @@ def java_replace(text: str, pattern: int, replacement: str) -> str:
     return _PATTERNS[pattern].sub(of, text)
 
 
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MOST_TEXTS)
 def java_extract(text: str, pattern: int, group: int) -> str:
     """Return ``regexp_extract`` of a text: empty if nothing is found."""
     found = _PATTERNS[pattern].search(text)

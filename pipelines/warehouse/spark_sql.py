@@ -17,7 +17,7 @@ from pipelines.warehouse.spark_functions import ALIKE, REPLACEMENT, SEED, number
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
-MOST_PLACES = 1_000_000  # of a sequence: its array is in memory
+MOST_ELEMENTS = 1_000_000  # of a sequence: its array is in memory
 _BY_ZERO = "CASE WHEN divisor = 0 THEN error('division by zero') ELSE dividend {} divisor END"
 _PLAIN = "'VARCHAR', 'BOOLEAN', 'TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', 'HUGEINT'"
 _SPACED = "regexp_matches(value, '^[\\x00-\\x20\\x7f]|[\\x00-\\x20\\x7f]$')"
@@ -36,7 +36,7 @@ MACROS = (
     "spark_array_contains(list, item) AS CASE WHEN list IS NULL OR item IS NULL THEN NULL "
     "WHEN list_contains(list, item) THEN true WHEN len(list_filter(list, lambda one: one IS NULL)) = 0 THEN false END",
     f"spark_flatten(lists) AS CASE WHEN {_HAS_NULL.format('lists')} THEN NULL ELSE flatten(lists) END",
-    f"spark_sequence(first, last) AS CASE WHEN abs(last - first) > {MOST_PLACES} THEN error('a long sequence') "
+    f"spark_sequence(first, last) AS CASE WHEN abs(last - first) > {MOST_ELEMENTS} THEN error('a long sequence') "
     "WHEN first <= last THEN generate_series(first, last) ELSE generate_series(first, last, -1) END",
     "spark_length(value) AS CASE WHEN typeof(value) = 'BLOB' THEN octet_length(CAST(value AS BLOB)) "
     "ELSE length(CAST(value AS VARCHAR)) END",

@@ -42,7 +42,7 @@ def landings() -> list[dict[str, list[str]]]:
     return [{"a.jsonl": first}, {"b.jsonl": second}]
 
 
-@pytest.mark.parametrize(("bound", "uncalled"), [("MOST_UNPACKED", "collected"), ("MOST_KEPT", "insert")])
+@pytest.mark.parametrize(("bound", "uncalled"), [("MOST_UNPACKED", "collected"), ("MOST_OF_CANDIDATES", "insert")])
 def test_few_bytes_that_unpack_to_many_take_the_way_of_large_batches(
     bound: str,
     uncalled: str,

@@ -16,7 +16,7 @@ from pipelines.sources.logs.layouts import Pattern
 from pipelines.sources.logs.wrappers import Line
 
 SAMPLE_LINES, SAMPLE_CHARACTERS = 500, 1 << 20
-MOST_LINES = 10_000  # of an event: more than the longest stack trace
+MOST_OF_AN_EVENT = 10_000  # of an event: more than the longest stack trace
 BURST = 64  # so many other events can stand between the two copies of an event
 
 _OPENS = ("{", "[{", ",{", ", {")  # of an object of JSON over several lines
@@ -28,8 +28,8 @@ class Event(NamedTuple):
     """An event, or lines that belong to none.
 
     ``raw`` are its lines as they landed, ``text`` without their wrappers; ``lines`` counts them, also those beyond
-    ``MOST_LINES``. ``begins`` is false for lines that belong to no event. ``ends`` is true for the last event of a
-    stream, which may continue. ``pattern`` is as in ``Manner``.
+    ``MOST_OF_AN_EVENT``. ``begins`` is false for lines that belong to no event. ``ends`` is true for the last event of
+    a stream, which may continue. ``pattern`` is as in ``Manner``.
     """
 
     raw: str
@@ -163,7 +163,7 @@ def _printed(line: Line, objects: dict[str, list[Line]]) -> Iterator[Line]:
     held.append(line)
     if line.text.startswith("}"):
         yield _whole(objects.pop(line.stream))
-    elif len(held) >= MOST_LINES or not line.text.startswith((" ", "\t")):
+    elif len(held) >= MOST_OF_AN_EVENT or not line.text.startswith((" ", "\t")):
         yield from objects.pop(line.stream)
 
 
@@ -199,7 +199,7 @@ def events(lines: Iterable[str], pattern: Pattern | None = None) -> Iterator[Eve
         else:
             if stream in begun and open_[stream][0].text.startswith("{"):  # a line of JSON is whole
                 yield closed(stream, False)
-            if len(held := open_.setdefault(stream, [])) < MOST_LINES:
+            if len(held := open_.setdefault(stream, [])) < MOST_OF_AN_EVENT:
                 held.append(line)
         counts[stream] += 1
     for stream in list(open_):

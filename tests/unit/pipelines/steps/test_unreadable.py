@@ -106,6 +106,6 @@ def test_engines_answer_alike(spark: SparkSession, tmp_path: Path) -> None:
     answer = arrow.table(kept.execute(text.format(rows="kept")))
     by_deltalake = plain([tuple(row.values()) for row in answer.to_pylist()])
     assert by_spark == by_duckdb == by_deltalake
-    assert len(by_spark) == unreadable.MOST_GROUPS
+    assert len(by_spark) == unreadable.MOST_LOCATED
     assert {reason for *_, reason, _, _, _ in by_spark[:2]} == {NO_JSON, NO_OBJECT}  # each one before a second file
     assert by_spark[0][5] == sum(reason is not None for *_, reason in rows)

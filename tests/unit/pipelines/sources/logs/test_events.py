@@ -70,8 +70,8 @@ def test_a_layout_of_the_settings_decides_where_looking_cannot() -> None:
 
 
 def test_an_event_has_a_bounded_number_of_lines() -> None:
-    [event] = events.events([A, *["\tat a"] * (events.MOST_LINES + 7)])
-    assert (event.lines, event.text.count("\n")) == (events.MOST_LINES + 8, events.MOST_LINES - 1)
+    [event] = events.events([A, *["\tat a"] * (events.MOST_OF_AN_EVENT + 7)])
+    assert (event.lines, event.text.count("\n")) == (events.MOST_OF_AN_EVENT + 8, events.MOST_OF_AN_EVENT - 1)
 
 
 # --- events that are printed twice ---------------------------------------------------------------------------------
