@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
+from expectations import literals
 from pipelines import scratch
 from pipelines.commands import query
 from pipelines.commands import rows as printed
@@ -306,13 +307,9 @@ ALIKE = (
 )
 
 
-def quoted(text: str) -> str:
-    return "'" + "".join(f"\\U{ord(one):08x}" for one in text) + "'"
-
-
 def test_both_engines_find_the_same_matches(spark: SparkSession, settings: Settings) -> None:
-    values = ", ".join(f"({quoted(text)})" for text in TEXTS)
-    found = ", ".join(f"s RLIKE {quoted(pattern)} AS _{place}" for place, pattern in enumerate(ALIKE))
+    values = ", ".join(f"({literals.spark(text)})" for text in TEXTS)
+    found = ", ".join(f"s RLIKE {literals.spark(pattern)} AS _{place}" for place, pattern in enumerate(ALIKE))
     text = f"SELECT s, {found} FROM (VALUES {values}) AS t(s)"
     expected = [[row[0], *(str(one).lower() for one in row[1:])] for row in spark.sql(text).collect()]
     assert [row[0] for row in expected] == list(TEXTS)
@@ -328,7 +325,7 @@ def test_both_engines_find_the_same_matches(spark: SparkSession, settings: Setti
 )
 def test_a_pattern_that_the_engines_may_read_differently_is_left_to_spark(pattern: str, settings: Settings) -> None:
     with pytest.raises(spark_sql.Untranslatable):
-        answered(settings, f"SELECT 'a' RLIKE {quoted(pattern)} AS m")
+        answered(settings, f"SELECT 'a' RLIKE {literals.spark(pattern)} AS m")
 
 
 def test_a_pattern_in_a_column_is_left_to_spark(settings: Settings) -> None:
