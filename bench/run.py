@@ -32,6 +32,7 @@ from rich.table import Table
 from bench import incidents as labelled
 from bench import peers, replays
 from bench import site as pages
+from bench import stores as on_stores
 from bench.growth import SCENARIOS, Cost, cost_onto, draw
 from bench.records import acknowledgements, dead_letters, land_lines, pushed
 from expectations.contract import ORIGIN, Column, Contract
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RESULTS = ROOT / "bench" / "results"
+FIRST_RUN_ON_S3, ANY_OTHER_ON_S3 = 2.0, 1.5  # times the seconds of a directory
 EVERY_EXECUTION = {"spark.sql.ui.retainedExecutions": "2000"}  # whose metrics `growth` reads
 
 
@@ -655,6 +657,28 @@ def replay(bench: Bench) -> None:
     bench.found("records replayed, in transactions of 50", count // 10 / median(small.replayed), "records/s")
 
 
+def stores(bench: Bench) -> None:
+    """Measure a warehouse on S3 against one in a directory."""
+    place = bench.scratch / "stores"
+    command = [sys.executable, "-m", "bench.stores", str(place), str(bench.scale)]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    for work, seconds in json.loads(done.stdout).items():
+        target = FIRST_RUN_ON_S3 if work == "first run" else ANY_OTHER_ON_S3
+        bench.found(f"{work}: S3 / directory", on_stores.ratio(seconds), "x", target, seconds=seconds)
+
+
+def engines(bench: Bench) -> None:
+    """Measure 500,000 dead letters with each setting of the engine, the second time in a session."""
+    count, spent = bench.records(500_000), {}
+    for attempt in range(2):
+        for engine in ("auto", "spark"):
+            settings = bench.settings(f"engine-{engine}-{attempt}", engine=engine)
+            generate(count, 5, Path(settings.landing))
+            spent[engine] = bench.run(settings)
+            shutil.rmtree(bench.scratch / f"engine-{engine}-{attempt}")
+    bench.found('engine = "spark" / "auto"', spent["spark"] / spent["auto"], "x", records=count, seconds=spent)
+
+
 BENCHMARKS: dict[str, Callable[[Bench], None]] = {
     one.__name__: one
     for one in (
@@ -675,6 +699,8 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
         query,
         incidents,
         site,
+        stores,
+        engines,
         demo,
         soak,
     )

@@ -73,22 +73,25 @@ def groups(context: typer.Context) -> Iterable[str]:
     """Complete a Kafka Streams group whose topology is known in the warehouse."""
     from pipelines.commands import describe
     from pipelines.settings import load
+    from pipelines.stores import places
     from pipelines.warehouse.tables import Warehouse
 
     given: dict[str, Any] = context.params
-    return describe.groups(Warehouse(load(warehouse=given.get("warehouse"))))
+    warehouse = Warehouse(load(warehouse=given.get("warehouse")))
+    return describe.groups(warehouse) if places.scheme_of(warehouse.root) is None else []
 
 
 @_cautious
 def incidents(context: typer.Context) -> Iterable[str]:
     """Complete the id of an incident."""
     from pipelines.settings import load
+    from pipelines.stores import places
     from pipelines.warehouse import jvmless
     from pipelines.warehouse.tables import Warehouse
 
     given: dict[str, Any] = context.params
     warehouse = Warehouse(load(warehouse=given.get("warehouse")))
-    if not warehouse.opens_tables:  # nobody waits for a JVM while typing
+    if places.scheme_of(warehouse.root) is not None:  # nobody waits for a JVM or a network while typing
         return []
     rows = jvmless.rows(
         warehouse, "gold.dlq_incidents", {"cluster": warehouse.cluster}, ["incident_id", "record_count"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 PATIENCE = timedelta(seconds=15)  # of a request with its repetitions
 _VERSION = ("e_tag", "version")
 Answer = TypeVar("Answer")
+silent: ContextVar[dict[str, str] | None] = ContextVar("silent", default=None)
+"""What was said of stores that did not answer, by root: who only reads asks them once."""
 
 
 def opened(root: str) -> ObjectStore:
@@ -42,6 +45,9 @@ def asked(root: str, ask: Callable[[], Answer]) -> Answer:
     """
     from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
+    known = silent.get()
+    if known is not None and root in known:
+        raise EnvironmentLacking(known[root])
     try:
         return ask()
     except (PermissionDeniedError, UnauthenticatedError):
@@ -51,7 +57,10 @@ def asked(root: str, ask: Callable[[], Answer]) -> Answer:
     except BaseError:
         why = f"{_name(root)} does not answer as it should: check the network, "
         why += "AWS_ENDPOINT_URL, AWS_REGION and the keys" if s3.is_s3(root) else "the account and the keys"
-    raise EnvironmentLacking(f"{root} cannot be read and written, as {why}.") from None
+    sentence = f"{root} cannot be read and written, as {why}."
+    if known is not None:
+        known[root] = sentence
+    raise EnvironmentLacking(sentence) from None
 
 
 def version_of(facts: Mapping[str, Any] | ObjectMeta | PutResult) -> str:

@@ -120,12 +120,13 @@ class Objects(Store):
 
     @contextlib.contextmanager
     def pinned(self) -> Iterator[None]:
-        """Ask for each list once: a request takes as long as many local ones."""
-        token = _lists.set({})
+        """Ask for each list once, and nothing more of a store that does not answer: a request takes its time."""
+        lists, silent = _lists.set({}), connection.silent.set({})
         try:
             yield
         finally:
-            _lists.reset(token)
+            _lists.reset(lists)
+            connection.silent.reset(silent)
 
     def _listed(self, directory: str) -> ListResult[Sequence[ObjectMeta]]:
         import obstore

@@ -225,9 +225,9 @@ def test_what_duckdb_refuses_is_left_to_spark_and_the_next_refresh_is_its_own_ag
     assert sum(row["record_count"] for row in tables(settings)[SUMMARY]) == 2
 
 
-def test_a_uri_is_left_to_spark(spark: SparkSession, settings: Settings) -> None:
+def test_what_only_spark_opens_is_left_to_spark(spark: SparkSession, settings: Settings) -> None:
     (stage,) = (stage for stage in stages_of_type(Summarise) if stage.table == SUMMARY)
-    settings = settings.model_copy(update={"warehouse": "s3a://bucket/warehouse"})
-    assert engine.of_refresh(Warehouse(settings), stage.table) == engine.Engine("spark", "the warehouse is at a URI")
-    few = engine.of_decisions(Warehouse(settings), [])
-    assert (few.name, few.reason) == ("spark", "the warehouse is at a URI")
+    settings = settings.model_copy(update={"warehouse": "hdfs://name/warehouse"})
+    by_spark = engine.Engine("spark", "only Spark opens the warehouse")
+    assert engine.of_refresh(Warehouse(settings), stage.table) == by_spark
+    assert engine.of_decisions(Warehouse(settings), []) == by_spark

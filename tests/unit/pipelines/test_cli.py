@@ -79,20 +79,28 @@ def test_what_spark_logs_can_be_asked_for_before_and_behind_the_command(
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "what"),
     [
-        pytest.param(["alerts"], "Alerts about a warehouse at a URI cannot be sent from here yet.", id="alerts"),
-        pytest.param(["alerts", "send"], "Alerts about a warehouse at a URI cannot be sent from here yet.", id="send"),
+        pytest.param(
+            ["alerts"],
+            "alerts are sent",
+            id="alerts",
+        ),
+        pytest.param(
+            ["alerts", "send"],
+            "alerts are sent",
+            id="send",
+        ),
         pytest.param(
             ["run", "--follow", "--metrics-port", "0"],
-            "Metrics of a warehouse at a URI cannot be read from here yet.",
+            "metrics are read",
             id="metrics",
         ),
     ],
 )
-def test_alerts_and_metrics_refuse_a_warehouse_at_a_uri(
+def test_alerts_and_metrics_refuse_a_warehouse_that_only_spark_opens(
     words: list[str],
-    sentence: str,
+    what: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -102,8 +110,9 @@ def test_alerts_and_metrics_refuse_a_warehouse_at_a_uri(
     monkeypatch.setenv("AFTERLOG_SETTINGS", f"{file}")
     landing = tmp_path / "landing"
     landing.mkdir()
-    places = ["--warehouse", "s3a://bucket/warehouse", "--landing", f"{landing}"]
-    assert told(monkeypatch, capsys, *words, *places) == (2, "", f"afterlog: {sentence}\n")
+    places = ["--warehouse", "hdfs://name/w", "--landing", f"{landing}"]
+    sentence = f"Only Spark opens hdfs://name/w, and {what} without it: name a warehouse in a directory or on an"
+    assert told(monkeypatch, capsys, *words, *places) == (2, "", f"afterlog: {sentence} object store.\n")
 
 
 @pytest.mark.parametrize("words", [["ask"], ["alerts"]], ids=str)  # one flushes what it prints, the other does not

@@ -92,7 +92,7 @@ def test_groups_of_the_warehouse_that_is_named(warehouse: Settings) -> None:
     ("line", "variables"),
     [
         pytest.param("afterlog describe o", {"AFTERLOG_WAREHOUSE": "/nowhere"}, id="no warehouse"),
-        pytest.param("afterlog describe o", {"AFTERLOG_WAREHOUSE": "s3://bucket/w"}, id="a JVM would be needed"),
+        pytest.param("afterlog describe o", {"AFTERLOG_WAREHOUSE": "s3://bucket/w"}, id="a network would be needed"),
         pytest.param("afterlog describe o", {"AFTERLOG_SETTINGS": "/nowhere.toml"}, id="no settings"),
         pytest.param("afterlog describe 'o", {"AFTERLOG_WAREHOUSE": "/nowhere"}, id="an open quote"),
         pytest.param("afterlog nothing o", {}, id="no such command"),

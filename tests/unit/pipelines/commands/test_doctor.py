@@ -16,6 +16,7 @@ from typing import get_args
 
 import pytest
 from deltalake import DeltaTable
+from obstore.store import MemoryStore
 from pyspark.sql import SparkSession
 
 from pipelines.catalog import stages
@@ -23,7 +24,7 @@ from pipelines.commands import doctor
 from pipelines.commands.doctor import Check, diagnose, exit_code
 from pipelines.jvm import jars, java
 from pipelines.settings import LANDING_DIRECTORIES, Settings, load
-from pipelines.stores import lease, lock
+from pipelines.stores import connection, lease, lock
 from pipelines.warehouse import quality
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, line, run
@@ -268,9 +269,9 @@ def test_state_file_that_is_damaged_is_a_finding(after_runs: Settings, text: str
         ("s3a://b/w", {}, ["ok"]),
         ("S3://b/w", {}, ["ok"]),
         ("s3a://b/w", {"spark.delta.logStore.s3a.impl": "io.delta.storage.S3SingleDriverLogStore"}, ["error"]),
-        ("abfss://b@c/w", {"spark.jars": "hadoop-azure.jar"}, ["ok"]),
+        ("abfss://c@a.dfs.core.windows.net/w", {"spark.jars": "hadoop-azure.jar"}, ["ok"]),
         (
-            "abfss://b@c/w",
+            "abfss://c@a.dfs.core.windows.net/w",
             {
                 "spark.delta.logStore.class": "org.apache.spark.sql.delta.storage.S3SingleDriverLogStore",
                 "spark.jars": "hadoop-azure.jar",
@@ -297,15 +298,17 @@ def test_state_file_that_is_damaged_is_a_finding(after_runs: Settings, text: str
 def test_log_store_of_an_object_store(
     warehouse: str, properties: dict[str, str], states: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "seen", lambda root: None)
+    memory = MemoryStore()
+    monkeypatch.setattr(connection, "opened", lambda root: memory)
     monkeypatch.setattr(jars, "fault_of_s3", lambda: None)
     checks = diagnose(load(warehouse=warehouse, spark=properties))
     assert [check.state for check in checks if check.name == "log store"] == states
-    assert [check.state for check in checks if check.name == "tables"] == ["warning"]
+    only_spark = warehouse.startswith(("hdfs", "swift"))
+    assert [check.state for check in checks if check.name == "tables"] == ["warning" if only_spark else "ok"]
 
 
 def test_missing_jars_of_s3_name_their_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(lease, "seen", lambda root: None)
+    monkeypatch.setattr(connection, "opened", lambda root: MemoryStore())
     fault = jars.fault_of_s3
     monkeypatch.setattr(jars, "fault_of_s3", lambda: fault(tmp_path))
     checks = diagnose(load(warehouse="s3://b/w"))
@@ -317,6 +320,7 @@ def test_missing_jars_of_s3_name_their_command(monkeypatch: pytest.MonkeyPatch, 
 def test_holder_of_a_lease_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "fault_of_s3", lambda: None)
     holder = {"pid": 7, "host": "here", "command": "afterlog run", "since": "2026-11-29T10:00:00+00:00"}
+    monkeypatch.setattr(connection, "opened", lambda root: MemoryStore())
     seen = lease.Seen(lease.State(3, "token", 30.0, holder), "etag", 0.0)
     monkeypatch.setattr(lease, "seen", lambda root: seen)
     assert found(load(warehouse="s3://b/w"), "writer's lock").finding == (
