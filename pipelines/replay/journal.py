@@ -144,7 +144,7 @@ def directory_of(settings: Settings) -> Place:
 
 @contextlib.contextmanager
 def alone(place: Place, plan_id: str) -> Iterator[None]:
-    """Be the only runner of a plan; if the process dies, a directory's lock ends, on an object store after 30 s.
+    """Be the only runner of a plan; if the process dies, a directory's lock ends, on an object store after 10 s.
 
     Raises WriterBusy: another process runs the plan.
     """

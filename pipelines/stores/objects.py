@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from obstore import ListResult, ObjectMeta
 
 SCHEMES = ("s3", "s3a", "gs", "abfs", "abfss")
-LEASE_SECONDS = 30.0  # of a lock: who dies holds it so long
+LEASE_SECONDS = 10.0  # of a lock: who dies holds it so long
 LOOK_SECONDS = 0.5
 PROTOCOL = "afterlog"
 SMALL = 8 << 20  # bytes of a file that is read as a whole

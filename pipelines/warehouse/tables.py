@@ -144,15 +144,22 @@ class Warehouse:
 
     def _create_local(self, contract: Contract) -> None:
         """Write a table's first commit without Spark, which is ten times slower: it plans a command for each table."""
-        from deltalake import DeltaTable
+        from deltalake import CommitProperties, DeltaTable
+        from deltalake.exceptions import DeltaError
 
-        DeltaTable.create(
-            self.store.for_deltalake(self.place(contract.table)),
-            schema_of(contract),
-            description=contract.description,
-            configuration=PROPERTIES,
-            storage_options=self.store.options(),
-        )
+        said = self.store.checked()
+        try:
+            DeltaTable.create(
+                self.store.for_deltalake(self.place(contract.table)),
+                schema_of(contract),
+                description=contract.description,
+                configuration=PROPERTIES,
+                commit_properties=CommitProperties(custom_metadata={"userMetadata": said} if said else None),
+                storage_options=self.store.options(),
+            )
+        except DeltaError:
+            if self.local_version(contract.table) is None:  # else the answer to an attempt was lost
+                raise
         # Delta's optional checksum file of the version: without it the first write to each table makes Spark compute
         # the state of the empty log.
         actions: dict[str, Any] = {}

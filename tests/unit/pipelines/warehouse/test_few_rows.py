@@ -17,6 +17,7 @@ from deltalake import DeltaTable, Schema
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.errors import WriterBusy
 from pipelines.stores import places
 from pipelines.warehouse import few_rows
 from pipelines.warehouse.few_rows import Turn
@@ -25,7 +26,7 @@ from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.tables import PROPERTIES
 from tests.testing.examples import at_most
 
-NO_TURN = Turn("")
+NO_TURN, SHARED = Turn(""), Turn("a mark", is_shared=True)
 
 
 def whole(at: datetime) -> datetime:
@@ -106,6 +107,21 @@ def test_all_rows_are_replaced_without_groups() -> None:
     few_rows.append(opened, arrow("string", [("a", 1), (None, 2)]), NO_TURN)
     few_rows.replace(opened, arrow("string", [("b", 3)]), None, NO_TURN)
     assert rows_of(opened.scan()) == [("b", 3)]
+
+
+@pytest.mark.parametrize("predicate", [None, Groups("g", ("b",)).local_predicate()], ids=["all", "a group"])
+def test_of_two_turns_over_one_version_one_fails(predicate: str | None) -> None:
+    first = table_of("string")
+    second = DeltaTable(first.table_uri)
+    few_rows.append(first, arrow("string", [("a", 1)]), SHARED)
+    for late in (
+        lambda: few_rows.append(second, arrow("string", [("b", 2)]), SHARED),
+        lambda: few_rows.replace(DeltaTable(first.table_uri, version=0), arrow("string", []), predicate, SHARED),
+    ):
+        with pytest.raises(WriterBusy, match="Another writer has committed to the same table"):
+            late()
+    few_rows.append(DeltaTable(first.table_uri), arrow("string", [("c", 3)]), SHARED)
+    assert sorted(rows_of(DeltaTable(first.table_uri).scan())) == [("a", 1), ("c", 3)]
 
 
 def test_times_with_fractions_of_a_millisecond_are_left_to_spark() -> None:
