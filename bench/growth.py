@@ -20,10 +20,10 @@ import psutil
 
 from bench.records import acknowledgements, dead_letters, land_lines, pushed, stated
 from pipelines.catalog import stages
+from pipelines.engines.duckdb import sessions
 from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.stores import lock
-from pipelines.warehouse import duck
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 
@@ -209,13 +209,13 @@ def _peak() -> Iterator[list[int]]:
 @contextmanager
 def _files_of_duckdb() -> Iterator[list[int]]:
     """Yield a list to which the block adds how many files of a table DuckDB gets to read, each time it does."""
-    rows, named = duck.rows, []
+    rows, named = sessions.rows, []
 
     def counted(connection: Any, files: Any, paths: Any, more: str = "") -> str:
         named.append(len(paths))
         return rows(connection, files, paths, more)
 
-    with patch.object(duck, "rows", counted):
+    with patch.object(sessions, "rows", counted):
         yield named
 
 

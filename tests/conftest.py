@@ -102,8 +102,8 @@ def both_engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def by_spark_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Spark make every refresh."""
+    from pipelines.engines.choose import LeftToSpark
     from pipelines.steps.by_duckdb import DuckSummary
-    from pipelines.steps.engine import LeftToSpark
 
     def refused(*of_a_refresh: Any) -> None:
         raise LeftToSpark("a test asks for Spark")

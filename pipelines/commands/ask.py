@@ -12,9 +12,9 @@ from typing import TextIO
 from pipelines.commands import query, tabular
 from pipelines.commands import rows as printed
 from pipelines.commands.masked import masked
+from pipelines.engines.duckdb import sessions, translate
 from pipelines.errors import UsageError
 from pipelines.text import hint
-from pipelines.warehouse import duck, spark_sql
 from pipelines.warehouse.tables import Warehouse
 
 PARAMETERS = {"topic": str, "partition": int, "offset": int}
@@ -99,7 +99,7 @@ def answer_without_jvm(
         rows = rows_without_jvm(warehouse, question.text, values)
         seen = masked(rows, warehouse.settings)
         written = printed.write(seen, form, sys.stdout, tabular.terminal_width(sys.stdout))
-    except (spark_sql.Untranslatable, printed.Unprintable):
+    except (translate.Untranslatable, printed.Unprintable):
         return None
     return query.told(warehouse, question.text, values, form, written)
 
@@ -116,11 +116,11 @@ def rows_without_jvm(warehouse: Warehouse, text: str, values: Mapping[str, query
 
     Raises Untranslatable: only Spark can answer. UsageError: a parameter has no value, or a table does not exist.
     """
-    for name in sorted(spark_sql.parameters(text)):
+    for name in sorted(translate.parameters(text)):
         if name not in values:
             raise query.no_value(name)
         if name != "now" and type(values[name]) is not PARAMETERS.get(name):
-            raise spark_sql.Untranslatable(f"the type of :{name}")
+            raise translate.Untranslatable(f"the type of :{name}")
     tables = query.statement_tables(text).intersection(query.TABLES)
     given = {}
     if query.FRESHNESS in tables:
@@ -132,5 +132,5 @@ def rows_without_jvm(warehouse: Warehouse, text: str, values: Mapping[str, query
             freshness.FRESHNESS,
             [[getattr(entry, name) for name in names] for entry in entries],
         )
-    fetched = duck.answer(warehouse, text, values, tables, given)
+    fetched = sessions.answer(warehouse, text, values, tables, given)
     return printed.FetchedRows(fetched.names, fetched.types, fetched.rows)

@@ -15,6 +15,7 @@ from expectations.contract import Contract, contract_of
 from expectations.owners import OWNER, owner_of, owner_sql
 from expectations.text import visible
 from pipelines.commands.trace import Place
+from pipelines.engines.duckdb import sessions, translate
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.incidents.signature import frame_of, pattern_of
@@ -24,7 +25,7 @@ from pipelines.replay.model import Letter, Source, attempt_of
 from pipelines.replay.rules import Rules
 from pipelines.replay.standing import Standing
 from pipelines.text import elided
-from pipelines.warehouse import duck, jvmless, spark_sql
+from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
 RECORDS, QUARANTINE, HELD = "silver.dlq_records", "quarantine.dlq_records", "held.dlq_records"
@@ -410,14 +411,14 @@ class Candidates:
         """Return the rows of a statement; tables of replays that do not exist yet are empty."""
         tables = tuple(tables)
         with _choosing():
-            return duck.answer(self.warehouse, text, values, tables, self._missing(tables)).objects()
+            return sessions.answer(self.warehouse, text, values, tables, self._missing(tables)).objects()
 
     def _pages(
         self, text: str, values: Mapping[str, Any], tables: Sequence[str]
     ) -> Generator[list[dict[str, Any]], None, None]:
         """Yield the same rows ``PAGE`` at a time, all from the same versions of the tables."""
         with _choosing():
-            for page in duck.batches(self.warehouse, text, values, tables, self._missing(tables), PAGE):
+            for page in sessions.batches(self.warehouse, text, values, tables, self._missing(tables), PAGE):
                 yield page.objects()
 
     def _missing(self, tables: Iterable[str]) -> dict[str, tuple[Contract, tuple[()]]]:
@@ -449,7 +450,7 @@ def _choosing() -> Iterator[None]:
     """Say in one sentence why DuckDB cannot answer."""
     try:
         yield
-    except spark_sql.Untranslatable as error:
+    except translate.Untranslatable as error:
         raise UsageError(f"The records cannot be chosen: {visible(str(error).splitlines()[0])}") from None
 
 

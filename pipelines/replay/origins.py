@@ -13,9 +13,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pipelines.columns import slices
+from pipelines.engines.duckdb import sessions
 from pipelines.replay.model import Headers, Letter, Source, millis_of
 from pipelines.replay.standing import tells_when_it_died
-from pipelines.warehouse import duck, jvmless
+from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ def told(warehouse: Warehouse, places: Collection[Place]) -> dict[Place, Told]:
             FROM {ACKNOWLEDGEMENTS}
             WHERE cluster = :cluster AND outcome = 'ACKNOWLEDGED' AND slice IN ({named})
         """
-        rows = duck.answer(warehouse, text, {"cluster": warehouse.cluster, **values}, (ACKNOWLEDGEMENTS,), {}).objects()
+        rows = sessions.answer(
+            warehouse, text, {"cluster": warehouse.cluster, **values}, (ACKNOWLEDGEMENTS,), {}
+        ).objects()
         for row in rows:
             place = row["topic"], row["partition"], row["offset"]
             if place in places:
@@ -120,7 +123,7 @@ def landed(warehouse: Warehouse, letters: Collection[Letter]) -> set[Letter]:
             AND records.dlq_offset BETWEEN batches.base_offset AND batches.last_offset
         WHERE records.cluster = :cluster AND NOT batches.is_transactional AND batches.superseded_by IS NULL
     """
-    rows = duck.answer(warehouse, text, {"cluster": warehouse.cluster}, (RECORDS, BATCHES), {}).objects()
+    rows = sessions.answer(warehouse, text, {"cluster": warehouse.cluster}, (RECORDS, BATCHES), {}).objects()
     found = {Letter.of(row) for row in rows if row["dlq_topic_id"] in (None, row["topic_id"])}
     return found & set(letters)
 
@@ -149,7 +152,7 @@ class Topics:
                 found._saw(wanted, row["name"], ids[0] if ids else None, row["observed_at"])
         if warehouse.exists(BATCHES):
             text = f"SELECT DISTINCT topic, topic_id FROM {BATCHES} WHERE cluster = :cluster"
-            for row in duck.answer(warehouse, text, equal, (BATCHES,), {}).objects():
+            for row in sessions.answer(warehouse, text, equal, (BATCHES,), {}).objects():
                 found._saw(wanted, row["topic"], row["topic_id"], None)  # their times are those of producers
         return found
 

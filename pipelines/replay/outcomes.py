@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from expectations.owners import committing_group
+from pipelines.engines.duckdb import sessions
 from pipelines.replay import client, groups, store, targets
 from pipelines.replay.candidates import RECORDS, REPLAYED, same_letter
 from pipelines.replay.model import Letter
 from pipelines.replay.standing import COLUMNS, Standing
-from pipelines.warehouse import duck
 from pipelines.warehouse.tables import Warehouse
 
 DELIVERED, DIED_AGAIN, UNKNOWN = "DELIVERED", "DIED_AGAIN", "UNKNOWN"
@@ -106,7 +106,7 @@ def _deaths(warehouse: Warehouse, standing: Standing) -> dict[tuple[Any, ...], d
         ORDER BY routed_at DESC, dlq_topic DESC, dlq_partition DESC, dlq_offset DESC
     """
     tables = (RECORDS, REPLAYED)
-    fetched = duck.answer(warehouse, text, {"cluster": warehouse.cluster}, tables, {})
+    fetched = sessions.answer(warehouse, text, {"cluster": warehouse.cluster}, tables, {})
     found = {}
     for letter in fetched.objects():
         if (row := standing.about(letter)) is not None:
@@ -125,7 +125,7 @@ def _committing(warehouse: Warehouse, replayed: list[dict[str, Any]]) -> dict[st
               SELECT 1 FROM {REPLAYED} AS replayed WHERE {same_letter("replayed")}
             )
         """
-        fetched = duck.answer(warehouse, text, {"cluster": warehouse.cluster}, (RECORDS, REPLAYED), {})
+        fetched = sessions.answer(warehouse, text, {"cluster": warehouse.cluster}, (RECORDS, REPLAYED), {})
         found |= {Letter.of(row).place: committing_group(row) for row in fetched.objects()}
     return found
 

@@ -15,8 +15,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pipelines.commands.trace import Place
+from pipelines.engines.duckdb import sessions
 from pipelines.replay.model import PLAN, RECORD, Letter
-from pipelines.warehouse import duck, jvmless
+from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
 COPIES, BATCHES = "silver.log_copies", "silver.log_batches"
@@ -133,5 +134,5 @@ def _written(warehouse: Warehouse, topic: str, topic_id: str, after: datetime) -
         WHERE cluster = :cluster AND topic = :topic AND topic_id = :topic_id AND max_timestamp > :after
     """
     values = {"cluster": warehouse.cluster, "topic": topic, "topic_id": topic_id, "after": after}
-    rows = duck.answer(warehouse, text, values, (BATCHES,), {}).objects() if warehouse.exists(BATCHES) else []
+    rows = sessions.answer(warehouse, text, values, (BATCHES,), {}).objects() if warehouse.exists(BATCHES) else []
     return [row["written_at"] for row in rows if row["written_at"] is not None]

@@ -16,11 +16,11 @@ from expectations.rules import counted
 from expectations.text import visible
 from expectations.verdict import MOST_NAMED, WHOLE, Outcome, Verdict, sentence_of
 from pipelines.catalog import CATALOG
+from pipelines.engines.choose import Engine
 from pipelines.errors import AfterlogError
 from pipelines.settings import Settings
 from pipelines.stage import Ask, Land, Split, Stage, Summarise
 from pipelines.steps import held, scopes
-from pipelines.steps.engine import Engine
 from pipelines.steps.few_split import split_of
 from pipelines.steps.held import NOTHING_ACCEPTED, Acceptance
 from pipelines.steps.land import land, unread, waiting

@@ -102,7 +102,7 @@ class Stop:
             with contextlib.suppress(Exception):  # no session exists yet, or it has ended
                 session.cancel_jobs()
             with contextlib.suppress(Exception):  # no session of DuckDB was opened yet, or it is being closed
-                sys.modules["pipelines.warehouse.duck"].cancel()
+                sys.modules["pipelines.engines.duckdb.sessions"].cancel()
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
 """Inputs -> summarised table, by DuckDB: groups are computed again without Spark's planning and row by row.
 
 Spark takes half a second or more to describe, plan and start the queries of a refresh, however few rows it reads, and
-several times as long as DuckDB for many. The texts are the same: `pipelines.warehouse.spark_sql` translates them. Only
+several times as long as DuckDB for many. The texts are the same: `pipelines.engines.duckdb` translates them. Only
 SELECTs take part that a test has compared in both engines (``-- Engine: duckdb``). Whatever DuckDB refuses, and
 whatever is very large, is left to Spark.
 """
@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from expectations.contract import Contract, contract_of
 from expectations.verdict import Verdict
+from pipelines.engines.choose import Engine, LeftToSpark, is_in_parts
+from pipelines.engines.duckdb import sessions
+from pipelines.engines.duckdb.translate import Untranslatable, parameters, translated
 from pipelines.stage import Derive, Summarise
 from pipelines.steps.derive import made, shares
-from pipelines.steps.engine import Engine, LeftToSpark
 from pipelines.steps.refresh import (
     REPLACED,
     Along,
@@ -30,7 +32,6 @@ from pipelines.steps.refresh import (
     OwnRows,
     Refresh,
     facts_of,
-    is_in_parts,
     name_of,
     parameters_of,
     ranges_among,
@@ -38,11 +39,10 @@ from pipelines.steps.refresh import (
     refresh_of,
     select_of,
 )
-from pipelines.warehouse import change_feed, duck, few_rows
+from pipelines.warehouse import change_feed, few_rows
 from pipelines.warehouse.groups import EPOCH, MOST_GROUPS, Groups
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.ranges import Range
-from pipelines.warehouse.spark_sql import Untranslatable, parameters, translated
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ class DuckSummary:
                 opened = warehouse.local_table(stage.table)
                 if not few_rows.is_plain(opened):
                     raise LeftToSpark(ONLY_DELTA)
-                with duck.refusals():
-                    connection = stack.enter_context(duck.session(warehouse.root))
+                with sessions.refusals():
+                    connection = stack.enter_context(sessions.session(warehouse.root))
                     made = _Refreshing(warehouse, stage, refresh_of(stage), batch, connection, opened).made()
             except Untranslatable as error:
                 raise LeftToSpark(str(error), is_refusal=True) from error
@@ -179,15 +179,17 @@ class _Refreshing:
         select = translated(text)
         if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
             is_null = None in touched or shares(self.stage)
-            select = f"FROM ({select}) WHERE {_is_touched(duck.name(self.refresh.column), TOUCHED, is_null)}"
+            select = f"FROM ({select}) WHERE {_is_touched(sessions.name(self.refresh.column), TOUCHED, is_null)}"
         values = parameters_of(self.warehouse.settings)
         bound = {name: values[name] for name in parameters(text) if name in values}
         if isinstance(self.stage, Derive):
             self.connection.register(DERIVED, self._derived(self.stage, select, bound, touched))
             select, bound = f"FROM {DERIVED}", {}
-        columns = ", ".join(f"CAST({duck.name(one)} AS {kind}) AS {duck.name(one)}" for one, kind in self._types())
+        columns = ", ".join(
+            f"CAST({sessions.name(one)} AS {kind}) AS {sessions.name(one)}" for one, kind in self._types()
+        )
         if parts > 1:
-            select = f"FROM ({select}) WHERE {self._is_in_part(parts, duck.name(self.refresh.column))}"
+            select = f"FROM ({select}) WHERE {self._is_in_part(parts, sessions.name(self.refresh.column))}"
         for part in range(parts):
             self.connection.execute(f"SET VARIABLE {PART} = {part}")
             into = f"INSERT INTO {FRESH}" if part else f"CREATE TEMP TABLE {FRESH} AS"
@@ -203,7 +205,7 @@ class _Refreshing:
         ((count,),) = self._fetched(f"SELECT count(*) FROM ({query})")
         if count <= few_rows.MOST_ROWS:
             return self.connection.sql(query).to_arrow_table().cast(schema)
-        in_order = f"FROM ({query}) ORDER BY {duck.name(self.refresh.column)}"
+        in_order = f"FROM ({query}) ORDER BY {sessions.name(self.refresh.column)}"
         self.connection.execute(f"CREATE TEMP TABLE {SORTED} AS {in_order}")
         batches = self.connection.sql(f"FROM {SORTED}").to_arrow_reader(few_rows.ROWS_OF_A_BATCH)
         return arrow.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in batches))
@@ -211,7 +213,7 @@ class _Refreshing:
     def _lacks_some(self, touched: list[Any] | None) -> bool:
         """Make the table of the fresh rows that the groups lack; return False if a row of the groups is not fresh."""
         own = self._own(touched)
-        names = ", ".join(map(duck.name, self._columns(FRESH)))
+        names = ", ".join(map(sessions.name, self._columns(FRESH)))
         if self._fetched(f"SELECT 1 {own} LIMIT 1"):
             signed = f"SELECT *, 1 AS _times FROM {FRESH} UNION ALL BY NAME SELECT *, -1 AS _times {own}"
             differing = f"SELECT {names}, sum(_times) AS _times FROM ({signed}) GROUP BY {names}"
@@ -227,7 +229,7 @@ class _Refreshing:
         self._stored(OWN, self.stage.table, self.opened, among)
         if touched is None:
             return f"FROM {OWN}"
-        return f"FROM {OWN} WHERE {_is_touched(duck.name(column), TOUCHED, None in touched)}"
+        return f"FROM {OWN} WHERE {_is_touched(sessions.name(column), TOUCHED, None in touched)}"
 
     def _derived(self, stage: Derive, select: str, bound: Mapping[str, Any], touched: list[Any] | None) -> Table:
         """Return what the table's module makes from the selected rows and the table's own rows of each group.
@@ -242,12 +244,12 @@ class _Refreshing:
             existing_rows.setdefault(row[column], []).append(row)
         common = []
         if shares(stage):
-            common = list(self._objects(f"FROM ({select}) WHERE {duck.name(column)} IS NULL", bound))
+            common = list(self._objects(f"FROM ({select}) WHERE {sessions.name(column)} IS NULL", bound))
             existing_rows.pop(None, None)
-            select = f"FROM ({select}) WHERE {duck.name(column)} IS NOT NULL"
+            select = f"FROM ({select}) WHERE {sessions.name(column)} IS NOT NULL"
 
         def groups() -> Iterator[tuple[list[Any], list[Any]]]:
-            rows = self._objects(f"FROM ({select}) ORDER BY {duck.name(column)}", bound)
+            rows = self._objects(f"FROM ({select}) ORDER BY {sessions.name(column)}", bound)
             for group, members in groupby(rows, key=itemgetter(column)):
                 yield list(members), existing_rows.pop(group, [])
             yield from (([], only) for only in existing_rows.values())
@@ -263,7 +265,7 @@ class _Refreshing:
         facts = self.connection.sql(translated(facts_of(self.stage.table).format(**inputs, fresh=FRESH)))
         (row,) = facts.fetchall()
         found = dict(zip(facts.columns, row, strict=True))
-        grain = ", ".join(map(duck.name, contract.grain))
+        grain = ", ".join(map(sessions.name, contract.grain))
         repeated = f"SELECT 1 FROM {FRESH} GROUP BY {grain} HAVING count(*) > 1"
         ((found[REPEATED],),) = self._fetched(f"SELECT count(*) FROM ({repeated})")
         if contract.rules:
@@ -295,7 +297,7 @@ class _Refreshing:
             if feed.size() > MOST_BYTES:
                 raise LeftToSpark(TOO_LARGE)
             changes, group = f"_changes_{name_of(table)}", self.refresh.groups[table]
-            self._view(changes, duck.changes(self.connection, feed))
+            self._view(changes, sessions.changes(self.connection, feed))
             if versions.start is not None and table in REPLACED:
                 changes = self._net(table, changes)
             texts.append(
@@ -308,7 +310,7 @@ class _Refreshing:
     def _net(self, table: str, changes: str) -> str:
         """Return the name of a view of changes without rows that were written back unchanged."""
         columns = [name for name in self._columns(changes) if name != "_change_type"]
-        names = ", ".join(map(duck.name, self.refresh.counts(table, columns)))
+        names = ", ".join(map(sessions.name, self.refresh.counts(table, columns)))
         sign = "CASE WHEN _change_type IN ('insert', 'update_postimage') THEN 1 ELSE -1 END"
         net = f"SELECT {names} FROM {changes} GROUP BY {names} HAVING sum({sign}) <> 0"
         return self._view(f"_net{changes}", net)
@@ -330,10 +332,8 @@ class _Refreshing:
         among = ranges_of([group.column], group.column, named, None) or None
         self._stored(own, self.stage.table, self.opened, among)
         met = translated(f"SELECT *, {group.condition} AS _met FROM {own}")
-        shared = _is_touched(duck.name(group.column), values, None in named)
-        return (
-            f"SELECT {duck.name(self.refresh.column)} AS _group, true AS _is_first FROM ({met}) WHERE _met AND {shared}"
-        )
+        shared = _is_touched(sessions.name(group.column), values, None in named)
+        return f"SELECT {sessions.name(self.refresh.column)} AS _group, true AS _is_first FROM ({met}) WHERE _met AND {shared}"
 
     def _take(self, table: str, touched: list[Any] | None) -> None:
         """Make a table of an input's rows in the touched groups (None: all), under its name in the SELECT.
@@ -389,7 +389,7 @@ class _Refreshing:
 
     def _types(self) -> list[tuple[str, str]]:
         """Return the table's columns with DuckDB's types."""
-        return duck.types(self.opened.schema().to_json())
+        return sessions.types(self.opened.schema().to_json())
 
     def _met(self, group: str | EachOf | Along, rows: str, called: str, is_met: Callable[[str, bool], str]) -> str:
         """Make a view of the rows with a group that meets a condition; return its name.
@@ -434,7 +434,7 @@ class _Refreshing:
         size = files.size(paths)
         if size > MOST_BYTES:
             raise LeftToSpark(TOO_LARGE)
-        self._view(called, duck.rows(self.connection, files, paths))
+        self._view(called, sessions.rows(self.connection, files, paths))
         return size
 
     def _view(self, called: str, query: str) -> str:
@@ -464,7 +464,7 @@ class _Refreshing:
         if not any(timed):
             return answered.fetchall()
         micros = (
-            f"epoch_us({duck.name(one)})" if is_time else duck.name(one)
+            f"epoch_us({sessions.name(one)})" if is_time else sessions.name(one)
             for one, is_time in zip(answered.columns, timed, strict=True)
         )
         rows = self.connection.sql(f"SELECT {', '.join(micros)} FROM ({query})").fetchall()

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING
 from expectations import literals
 from expectations.contract import Contract
 from expectations.verdict import SCOPE
+from pipelines.engines import choose
+from pipelines.engines.choose import Engine, LeftToSpark
+from pipelines.engines.duckdb import sessions
+from pipelines.engines.duckdb.translate import Untranslatable, translated
 from pipelines.stage import Split
-from pipelines.steps import engine
 from pipelines.steps.collapse import CONFLICT, SKIPPED, census, decided
-from pipelines.steps.engine import Engine, LeftToSpark
 from pipelines.steps.modules import split_module
 from pipelines.steps.queried import ArrowRows, SparkRows, without_zones
 from pipelines.steps.scopes import APPLYING
 from pipelines.steps.split import SplitBatch, contract_under, judgement_by, names_of
-from pipelines.warehouse import duck, few_rows
+from pipelines.warehouse import few_rows
 from pipelines.warehouse.change_feed import NamedFiles
 from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.ranges import Range
-from pipelines.warehouse.spark_sql import Untranslatable, translated
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
 
 if TYPE_CHECKING:
@@ -68,17 +69,17 @@ def split_of(
 
     with contextlib.ExitStack() as stack:
         split: SplitBatch | None = None
-        chosen = engine.of_decisions(warehouse, files)
+        chosen = choose.of_decisions(warehouse, files)
         if chosen.is_duckdb:
             try:
-                with duck.refusals():
-                    connection = stack.enter_context(duck.session(warehouse.root))
-                    if sum(duck.unpacked(connection, one) for one in files or ()) <= MOST_UNPACKED:
+                with sessions.refusals():
+                    connection = stack.enter_context(sessions.session(warehouse.root))
+                    if sum(sessions.unpacked(connection, one) for one in files or ()) <= MOST_UNPACKED:
                         split = FewSplit.collected(warehouse, contract, rows, transform(rows), connection, home)
             except Untranslatable as error:
-                chosen = engine.left_to_spark(stage.table, LeftToSpark(str(error), is_refusal=True))
+                chosen = choose.left_to_spark(stage.table, LeftToSpark(str(error), is_refusal=True))
             else:
-                chosen = chosen if split is not None else Engine(engine.SPARK, engine.MANY)
+                chosen = chosen if split is not None else Engine(choose.SPARK, choose.MANY)
         if split is None:
             split = stack.enter_context(SplitBatch.between(warehouse, contract, rows, transform, home))
         yield replace(split, explain=module.explain, looks_at_others=module.LOOKS_AT_OTHERS, engine=chosen)
@@ -172,10 +173,10 @@ class FewSplit(SplitBatch):
         """Yield the outcomes of candidates that are not simply inserted, by DuckDB if it can tell them."""
         made: Decided | None = None
         try:
-            with duck.refusals():
+            with sessions.refusals():
                 made = self._decided()
         except Untranslatable as error:
-            engine.left_to_spark(self.contract.table, LeftToSpark(str(error), is_refusal=True))
+            choose.left_to_spark(self.contract.table, LeftToSpark(str(error), is_refusal=True))
         if made is not None:
             yield made
             return
@@ -195,7 +196,7 @@ class FewSplit(SplitBatch):
         columns = self._existing(there, files, ranges) if files else None
         held_back = quarantine.paths()
         if held_back:
-            self._view(QUARANTINED, duck.rows(self.connection, quarantine, held_back))
+            self._view(QUARANTINED, sessions.rows(self.connection, quarantine, held_back))
         text = decided(contract, self.census.repeats, columns, bool(held_back))
         text = text.format(rows=FLOWING, existing_rows=EXISTING, quarantined=QUARANTINED)
         made = self.connection.sql(translated(text)).to_arrow_table()
@@ -226,7 +227,7 @@ class FewSplit(SplitBatch):
             "_greatest": ([greatest for _, greatest in ends], kinds.field(last).type),
         }
         self.connection.register(RANGES, arrow.table({name: arrow.array(*one) for name, one in fields.items()}))
-        stored = self._view(WITHIN, duck.rows(self.connection, there, files))
+        stored = self._view(WITHIN, sessions.rows(self.connection, there, files))
         same = [f"stored.{literals.name(name)} IS NOT DISTINCT FROM one.{literals.name(name)}" for name in others]
         inside = f"stored.{literals.name(last)} BETWEEN one._least AND one._greatest"
         condition = " AND ".join([*same, inside])

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pipelines.warehouse import duck
-from pipelines.warehouse.spark_sql import Untranslatable, translated
+from pipelines.engines.duckdb import sessions
+from pipelines.engines.duckdb.translate import Untranslatable, translated
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -47,7 +47,7 @@ class ArrowRows:
     def fetched(self, text: str) -> list[tuple[Any, ...]]:
         """Return the rows of an answer, as ``SparkRows`` does; what DuckDB cannot answer is left to Spark."""
         try:
-            with duck.refusals():
+            with sessions.refusals():
                 return self.connection.sql(translated(text.format(rows=self.name))).fetchall()
         except Untranslatable:
             return SparkRows(self.frame).fetched(text)

@@ -48,8 +48,6 @@ from pipelines.stage import Ask, Summarise
 from pipelines.warehouse.groups import runs
 from pipelines.warehouse.ranges import Range
 
-ENGINE = "-- Engine: duckdb"
-IN_PARTS = f"{ENGINE}, in parts"
 REPLACED = frozenset(stage.table for stage in CATALOG if isinstance(stage, Summarise | Ask))
 """The tables whose groups are replaced as a whole: some of their changed rows are written back unchanged."""
 _HEAD = re.compile(r"-- Refresh: (?P<column>\w+)(?:, a span of (?P<hours>\d+) hours? of (?P<spanned>\w+))?")
@@ -146,16 +144,6 @@ def _rules() -> dict[str, str]:
 def facts_of(table: str) -> str:
     """Return the SELECT of the facts that a table's gate checks."""
     return (ROOT / "sql" / "facts" / f"{table.replace('.', '/')}.sql").read_text(encoding="utf-8")
-
-
-def suits_duckdb(table: str) -> bool:
-    """Tell whether the head of a table's SELECT says that DuckDB makes the rows that Spark makes."""
-    return not {ENGINE, IN_PARTS}.isdisjoint(select_of(table).splitlines())
-
-
-def is_in_parts(table: str) -> bool:
-    """Tell whether the head of a table's SELECT says that DuckDB makes the rows of many groups in parts."""
-    return IN_PARTS in select_of(table).splitlines()
 
 
 def refresh_of(stage: Summarise) -> Refresh:

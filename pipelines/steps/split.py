@@ -12,12 +12,12 @@ from expectations.contract import ORIGIN, Contract, contract_of
 from expectations.verdict import SCOPE, Verdict
 from pipelines.columns.cached import cached
 from pipelines.columns.once import computed_once
+from pipelines.engines.choose import Engine
 from pipelines.jvm import session
 from pipelines.settings import Settings
 from pipelines.stage import Stage
 from pipelines.steps import places, unreadable
 from pipelines.steps.collapse import CONFLICT, OUTCOMES, SKIPPED, Census, census, contested, decided
-from pipelines.steps.engine import Engine
 from pipelines.steps.modules import unexplained
 from pipelines.steps.queried import ArrowRows, SparkRows
 from pipelines.steps.scopes import APPLYING, Counted, History, count, scope_of

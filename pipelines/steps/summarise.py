@@ -14,11 +14,11 @@ from uuid import uuid4
 from expectations.contract import contract_of
 from expectations.verdict import Verdict
 from pipelines.columns.cached import cached
+from pipelines.engines import choose
+from pipelines.engines.choose import Engine, LeftToSpark
 from pipelines.stage import Derive, Summarise
-from pipelines.steps import engine
 from pipelines.steps.by_duckdb import REPEATED, DuckSummary
 from pipelines.steps.derive import derived, shares
-from pipelines.steps.engine import Engine, LeftToSpark
 from pipelines.steps.refresh import (
     REPLACED,
     Along,
@@ -55,14 +55,14 @@ def summary(warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch]) -> 
     Yield None if the batch changes nothing. What is yielded can be used until the block ends.
     """
     warehouse.take_later_columns(contract_of(stage.table))
-    chosen = engine.of_refresh(warehouse, stage.table)
+    chosen = choose.of_refresh(warehouse, stage.table)
     with contextlib.ExitStack() as stack:
         made: Summary | DuckSummary | None = None
         if chosen.is_duckdb:
             try:
                 made = stack.enter_context(DuckSummary.of(warehouse, stage, batch))
             except LeftToSpark as left:
-                chosen = engine.left_to_spark(stage.table, left)
+                chosen = choose.left_to_spark(stage.table, left)
         if not chosen.is_duckdb:
             made = stack.enter_context(Summary.of(warehouse, stage, batch))
         yield replace(made, engine=chosen) if made is not None else None

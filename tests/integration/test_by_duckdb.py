@@ -19,14 +19,16 @@ from pyspark.sql import SparkSession
 from local.demo import land as land_demo
 from pipelines.catalog import stages, stages_of_type
 from pipelines.commands.generate import generate
+from pipelines.engines import choose
+from pipelines.engines.choose import suits_duckdb
+from pipelines.engines.duckdb import sessions
 from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.stage import Summarise
-from pipelines.steps import by_duckdb, engine, summarise
+from pipelines.steps import by_duckdb, summarise
 from pipelines.steps.by_duckdb import DuckSummary
-from pipelines.steps.refresh import suits_duckdb
 from pipelines.stores import lock
-from pipelines.warehouse import duck, few_rows, jvmless
+from pipelines.warehouse import few_rows, jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191, land, line, run, run_chain, run_needed, tables, warehouse_of
 from tests.testing.deliveries import acknowledgement, store
@@ -208,17 +210,17 @@ def test_many_rows_are_written_in_the_order_of_groups(
 def test_what_duckdb_refuses_is_left_to_spark_and_the_next_refresh_is_its_own_again(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, by_duck: Counter[str]
 ) -> None:
-    rows = duck.rows
+    rows = sessions.rows
 
     def refused(*of: Any, **more: Any) -> str:
         raise duckdb.InternalException("the database is lost")
 
     land(settings, {"a.jsonl": [line(1)]})
     with monkeypatch.context() as patched:
-        patched.setattr(duck, "rows", refused)
+        patched.setattr(sessions, "rows", refused)
         run_chain(spark, settings)
     assert not by_duck
-    assert duck.rows is rows
+    assert sessions.rows is rows
     land(settings, {"b.jsonl": [line(2, headers=kip_1191("payments"))]})
     run_chain(spark, settings)
     assert by_duck[SUMMARY] == 1
@@ -228,6 +230,6 @@ def test_what_duckdb_refuses_is_left_to_spark_and_the_next_refresh_is_its_own_ag
 def test_what_only_spark_opens_is_left_to_spark(spark: SparkSession, settings: Settings) -> None:
     (stage,) = (stage for stage in stages_of_type(Summarise) if stage.table == SUMMARY)
     settings = settings.model_copy(update={"warehouse": "hdfs://name/warehouse"})
-    by_spark = engine.Engine("spark", "only Spark opens the warehouse")
-    assert engine.of_refresh(Warehouse(settings), stage.table) == by_spark
-    assert engine.of_decisions(Warehouse(settings), []) == by_spark
+    by_spark = choose.Engine("spark", "only Spark opens the warehouse")
+    assert choose.of_refresh(Warehouse(settings), stage.table) == by_spark
+    assert choose.of_decisions(Warehouse(settings), []) == by_spark

@@ -11,15 +11,14 @@ import pytest
 from local import demo
 from pipelines.catalog import CATALOG
 from pipelines.commands import display
+from pipelines.engines.choose import DUCKDB, SPARK, suits_duckdb
+from pipelines.engines.duckdb.translate import Untranslatable
 from pipelines.run.runner import run
 from pipelines.settings import Settings
 from pipelines.stage import Split, Summarise
 from pipelines.steps import by_duckdb
-from pipelines.steps.engine import DUCKDB, SPARK
-from pipelines.steps.refresh import suits_duckdb
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.quality import StageRun
-from pipelines.warehouse.spark_sql import Untranslatable
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import BROKEN, kip_1191, land, line, run_chain, tables, warehouse_of
 from tests.testing.deliveries import acknowledgement

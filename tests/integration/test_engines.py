@@ -14,9 +14,9 @@ import pytest
 from pyspark.errors import ArithmeticException
 
 from pipelines.catalog import stages_of_type
+from pipelines.engines.choose import is_in_parts, suits_duckdb
+from pipelines.engines.duckdb.translate import Untranslatable
 from pipelines.stage import Derive, Summarise
-from pipelines.steps.refresh import is_in_parts, suits_duckdb
-from pipelines.warehouse.spark_sql import Untranslatable
 from tests.testing.engines import (
     MOMENT,
     Known,

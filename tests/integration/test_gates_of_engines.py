@@ -14,12 +14,12 @@ from pyspark.sql.types import DataType
 
 from expectations.contract import Contract, contract_of
 from pipelines.catalog import stages_of_type
+from pipelines.engines.choose import suits_duckdb
+from pipelines.engines.duckdb import sessions
+from pipelines.engines.duckdb.translate import translated
 from pipelines.settings import ROOT
 from pipelines.stage import Derive, Summarise
-from pipelines.steps.refresh import suits_duckdb
 from pipelines.steps.summarise import _selected, name_of
-from pipelines.warehouse import duck
-from pipelines.warehouse.spark_sql import translated
 from tests.testing.engines import MOMENT, Known, by_duckdb, contract_of_input, drawn, kept, type_of, value
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def counted_by_spark(spark: SparkSession, text: str, files: Mapping[str, Path]) 
 
 
 def counted_by_duckdb(text: str, files: Mapping[str, Path]) -> dict[str, int | None]:
-    with duck.connected(str(next(iter(files.values())).parent)) as connection:
+    with sessions.connected(str(next(iter(files.values())).parent)) as connection:
         for table, file in files.items():
             connection.execute(f"CREATE VIEW {name_of(table)} AS FROM read_parquet('{file}')")
         answered = connection.sql(translated(text))

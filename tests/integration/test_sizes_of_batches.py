@@ -14,12 +14,13 @@ from pyarrow import ArrowInvalid  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from pipelines.catalog import stages_of_type
+from pipelines.engines.duckdb import sessions
 from pipelines.jvm import session
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.stage import Split
-from pipelines.steps import engine, few_split, held, split
+from pipelines.steps import few_split, held, split
 from pipelines.stores import lock
-from pipelines.warehouse import change_feed, duck
+from pipelines.warehouse import change_feed
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import requests, ways
@@ -67,7 +68,7 @@ def test_java_gives_memory_back_after_a_batch_of_many_rows(
     settings = warehouse_of(empty_warehouse, tmp_path)
     land(settings, {"a.jsonl": [line(offset) for offset in range(20)]})
     given: list[SparkSession] = []
-    monkeypatch.setattr(engine, "SMALL", -1)
+    monkeypatch.setattr(choose, "SMALL", -1)
     monkeypatch.setattr(split, "MANY_ROWS", many)
     monkeypatch.setattr(session, "give_back", given.append)
     assert run(spark, settings, "bronze.dlq_records", SILVER)[SILVER].accepted == 20
@@ -94,7 +95,7 @@ def _no_session(patched: pytest.MonkeyPatch) -> None:
     def opened(directory: str) -> DuckDBPyConnection:
         raise duckdb.IOException("no session")
 
-    patched.setattr(duck, "session", opened)
+    patched.setattr(sessions, "session", opened)
 
 
 def _not_taken(patched: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,7 @@ def test_a_large_batch_is_judged_as_a_small_one(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark makes some candidates of a batch again; what the others say of their topic still counts."""
-    monkeypatch.setattr("pipelines.steps.engine.SMALL", 0)
+    monkeypatch.setattr("pipelines.engines.choose.SMALL", 0)
     fine = [line(offset, topic="dlq.a") for offset in range(300)]
     land(settings, {"a.jsonl": [*fine, *plain("dlq.a", 300), *plain("dlq.b", 1)]})
     run(spark, settings)

@@ -17,15 +17,15 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 
 from expectations.contract import Contract, contract_of
 from pipelines.catalog import stages_of_type
+from pipelines.engines.duckdb import sessions
+from pipelines.engines.duckdb.translate import translated
 from pipelines.settings import load
 from pipelines.stage import Split, Summarise
 from pipelines.steps.by_duckdb import FRESH, DuckSummary, _Refreshing
 from pipelines.steps.held import contract_of_held
 from pipelines.steps.refresh import name_of, refresh_of, select_of
 from pipelines.steps.summarise import Summary, _selected
-from pipelines.warehouse import duck
 from pipelines.warehouse.progress import Batch
-from pipelines.warehouse.spark_sql import translated
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
 from tests.testing.shapes import UNIQUE, shaped
 
@@ -161,10 +161,10 @@ def in_parts(stage: Summarise, inputs: Mapping[str, Path], parts: int) -> arrow.
 @contextmanager
 def _viewed(inputs: Mapping[str, Path], prefix: str = "") -> Iterator[DuckDBPyConnection]:
     """Yield a connection with a view of each file, which has the name of its table in SELECTs behind a prefix."""
-    with duck.connected(str(next(iter(inputs.values())).parent)) as connection:
+    with sessions.connected(str(next(iter(inputs.values())).parent)) as connection:
         for table, file in inputs.items():
             fields = type_of(contract_of_input(table)).jsonValue()["fields"]
-            columns = (f'CAST("{one["name"]}" AS {duck._type(one["type"])}) AS "{one["name"]}"' for one in fields)
+            columns = (f'CAST("{one["name"]}" AS {sessions._type(one["type"])}) AS "{one["name"]}"' for one in fields)
             select = f"SELECT {', '.join(columns)} FROM read_parquet('{file}')"
             connection.execute(f"CREATE VIEW {prefix}{name_of(table)} AS {select}")
         yield connection

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.steps import engine, few_split, queried
-from pipelines.warehouse.spark_sql import Untranslatable
+from pipelines.engines import choose
+from pipelines.engines.duckdb.translate import Untranslatable
+from pipelines.steps import few_split, queried
 
 FEW, LEFT_TO_SPARK, MANY = "few", "left to Spark", "many"
 WAYS = (FEW, LEFT_TO_SPARK, MANY)
@@ -14,7 +15,7 @@ WAYS = (FEW, LEFT_TO_SPARK, MANY)
 def take(way: str, patched: pytest.MonkeyPatch) -> None:
     """Let batches take a way: small ones usually are few rows, of which DuckDB tells what becomes of them."""
     if way == MANY:
-        patched.setattr(engine, "SMALL", -1)
+        patched.setattr(choose, "SMALL", -1)
     if way == LEFT_TO_SPARK:
         for module in (few_split, queried):
             patched.setattr(module, "translated", _refused)

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as arrow  # type: ignore[import-untyped]
 import pytest
 
+from pipelines.engines.duckdb import sessions
+from pipelines.engines.duckdb.translate import translated
 from pipelines.steps.refresh import select_of
 from pipelines.topology.model import Topology
-from pipelines.warehouse import duck
-from pipelines.warehouse.spark_sql import translated
 from tests.testing.topologies import CAPTURED
 
 ROW = arrow.schema(
@@ -32,7 +32,7 @@ def node(group: str, reads: tuple[str, ...] = (), writes: str | None = None, **m
 def roles(directory: Path, *nodes: dict[str, Any]) -> dict[tuple[str, str], set[str]]:
     """The roles of topics, by group and topic."""
     select = select_of("gold.topology_edges").format(topology_nodes="nodes", topology_revisions="revisions")
-    with duck.connected(str(directory)) as connection:
+    with sessions.connected(str(directory)) as connection:
         connection.register("nodes", arrow.Table.from_pylist(list(nodes), ROW))
         connection.register("revisions", arrow.Table.from_pylist([], ROW))
         edges = connection.sql(translated(select)).to_arrow_table().to_pylist()

@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.columns.slices import name
+from pipelines.engines.duckdb import sessions
+from pipelines.engines.duckdb.translate import translated
 from pipelines.incidents.episodes import VERSION
 from pipelines.incidents.signature import frame_of, pattern_of, sql
 from pipelines.steps.refresh import select_of
 from pipelines.steps.summarise import _selected
-from pipelines.warehouse import duck
-from pipelines.warehouse.spark_sql import translated
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = datetime(2026, 11, 21, tzinfo=UTC)
@@ -300,7 +300,7 @@ def test_spark_duckdb_and_python_find_the_same_parts_in_every_script(spark: Spar
     frame.createOrReplaceTempView("letters")
     by_spark = [tuple(row) for row in spark.sql(text).collect()]
     spark.catalog.dropTempView("letters")  # other tests list the views of the session
-    with duck.connected(str(tmp_path)) as connection:
+    with sessions.connected(str(tmp_path)) as connection:
         rows = arrow.table(dict(zip(columns, map(list, zip(*letters, strict=True)), strict=True)))
         connection.register("letters", rows)
         by_duckdb = connection.sql(translated(text)).fetchall()

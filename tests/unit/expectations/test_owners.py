@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from expectations import owners
+from pipelines.engines.duckdb import sessions
+from pipelines.engines.duckdb.translate import translated
 from pipelines.settings import OwnProfile
-from pipelines.warehouse import duck
-from pipelines.warehouse.spark_sql import translated
 
 FIELDS = ("consumer_group", *owners.NAMED.values(), "header_profile", "dlq_topic")
 
@@ -19,7 +19,7 @@ def said(**values: str | None) -> str | None:
     """Return what the SQL expression says of a record."""
     row = dict.fromkeys(FIELDS) | {"dlq_topic": "dlq.orders"} | values
     columns = ", ".join(f"CAST(${name} AS VARCHAR) AS {name}" for name in FIELDS)
-    with duck.connected("/nowhere") as connection:
+    with sessions.connected("/nowhere") as connection:
         rows = connection.execute(f"SELECT {translated(owners.sql())} FROM (SELECT {columns})", row).fetchall()
     found: str | None = rows[0][0]
     return found

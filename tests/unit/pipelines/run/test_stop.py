@@ -19,12 +19,15 @@ WAITS = {
     "by small steps": "while not stop.asked(): time.sleep(0.05)",
     "for a JVM that is cut off": "other.wait()",
     "for DuckDB": """
-    with duck.session("/nowhere") as connection, contextlib.suppress(duckdb.InterruptException):
+    with sessions.session("/nowhere") as connection, contextlib.suppress(duckdb.InterruptException):
         connection.execute("SELECT count(*) FROM range(1000000000000) AS made(i) WHERE hash(i) = 3")
 """,
     "for ever": "time.sleep(60)",
 }
-BEFORE = {"for DuckDB": "import contextlib, duckdb; from pipelines.warehouse import duck; duck._shared('/nowhere')"}
+BEFORE = {
+    "for DuckDB": "import contextlib, duckdb; from pipelines.engines.duckdb import sessions; "
+    "sessions._shared('/nowhere')"
+}
 SCRIPT = """
 import subprocess, sys, time
 {before}

@@ -11,16 +11,16 @@ from typing import Any
 import pyarrow as arrow  # type: ignore[import-untyped]
 import pytest
 
+from pipelines.engines.duckdb import sessions
 from pipelines.steps.by_duckdb import PART, _Refreshing
 from pipelines.steps.refresh import Along, EachOf, Refresh
-from pipelines.warehouse import duck
 
 Row = dict[str, Any]
 
 
 def taken(directory: Path, group: str | EachOf | Along, rows: list[Row], among: list[Any]) -> list[int]:
     nothing: Any = None
-    with duck.connected(str(directory)) as connection:
+    with sessions.connected(str(directory)) as connection:
         columns = {"one": arrow.string(), "other": arrow.string(), "is_counted": arrow.bool_(), "number": arrow.int64()}
         connection.register("given", arrow.Table.from_pylist(rows, arrow.schema(columns.items())))
         refreshing = _Refreshing(nothing, nothing, nothing, {}, connection, nothing)
@@ -79,7 +79,7 @@ def test_equal_groups_of_different_types_are_in_one_part(kind: str, values: tupl
     schema = {"type": "struct", "fields": [{"name": "group", "type": kind, "nullable": True, "metadata": {}}]}
     opened: Any = SimpleNamespace(schema=lambda: SimpleNamespace(to_json=lambda: json.dumps(schema)))
     refreshing = _Refreshing(nothing, nothing, Refresh("group", {}), {}, nothing, opened)
-    with duck.connected(str(tmp_path)) as connection:
+    with sessions.connected(str(tmp_path)) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         found = []
         for part in range(97):

@@ -11,11 +11,11 @@ import pytest
 
 from expectations.contract import Contract, contract_of
 from pipelines.catalog import stages_of_type
+from pipelines.engines.duckdb import sessions
+from pipelines.engines.duckdb.translate import translated
 from pipelines.stage import Split
 from pipelines.steps.collapse import SKIPPED, census, contested, decided
 from pipelines.steps.queried import ArrowRows, SparkRows, without_zones
-from pipelines.warehouse import duck
-from pipelines.warehouse.spark_sql import translated
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +100,7 @@ def test_both_engines_tell_the_same_outcomes(spark: SparkSession, tmp_path: Path
     text = decided(contract, True, columns, quarantined is not None)
     in_spark: dict[str, Any] = {name: spark.createDataFrame(one) for name, one in others.items() if one is not None}
     of_spark = spark.sql(text, rows=spark.createDataFrame(rows), **in_spark).toArrow()
-    with duck.connected(str(tmp_path)) as connection:
+    with sessions.connected(str(tmp_path)) as connection:
         for name, one in {"rows_given": rows, **others}.items():
             if one is not None:
                 connection.register(name, without_zones(one))
@@ -115,7 +115,7 @@ def test_both_engines_count_the_same(spark: SparkSession, tmp_path: Path, table:
     contract, rng = contract_of(table), random.Random(f"{table}{seed}")
     rows = drawn(contract, rng, known_values(contract, rng), rng.choice((1, 5, 200)))
     of_spark = census(SparkRows(spark.createDataFrame(rows)), contract)
-    with duck.connected(str(tmp_path)) as connection:
+    with sessions.connected(str(tmp_path)) as connection:
         connection.register("given", without_zones(rows))
         few = ArrowRows(rows, None, connection, "given")  # type: ignore[arg-type]  # without Spark
         of_duckdb = census(few, contract)

@@ -15,13 +15,13 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from expectations.contract import contract_of
 from expectations.silver.dlq_records import CONTRACT
 from pipelines.catalog import stages_of_type
+from pipelines.engines.duckdb import sessions
+from pipelines.engines.duckdb.translate import translated
 from pipelines.settings import LANDING_DIRECTORIES, Settings
 from pipelines.sources import what_lands
 from pipelines.stage import Split
 from pipelines.steps import unreadable
 from pipelines.steps.unreadable import Unreadable
-from pipelines.warehouse import duck
-from pipelines.warehouse.spark_sql import translated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +98,7 @@ def test_engines_answer_alike(spark: SparkSession, tmp_path: Path) -> None:
         return [(*row[:4], sorted(row[4]), row[5]) for row in answer]
 
     by_spark = plain(spark.sql(text, rows=spark.createDataFrame(table)).collect())
-    with duck.session(str(tmp_path)) as connection:
+    with sessions.session(str(tmp_path)) as connection:
         connection.register("kept", table)
         by_duckdb = plain(connection.sql(translated(text.format(rows="kept"))).fetchall())
     write_deltalake(str(tmp_path / "kept"), table)

@@ -21,13 +21,13 @@ from expectations import literals
 from expectations.contract import Contract
 from expectations.literals import name as name
 from pipelines import scratch
+from pipelines.engines.duckdb import functions
+from pipelines.engines.duckdb.translate import MACROS, Untranslatable, parameters, translated
 from pipelines.stores import places
-from pipelines.warehouse import spark_functions
 from pipelines.warehouse.change_feed import NamedFiles
 from pipelines.warehouse.jvmless import aware
 from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.schemas import delta_type
-from pipelines.warehouse.spark_sql import MACROS, Untranslatable, parameters, translated
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def connected(root: str, spill: str = "") -> DuckDBPyConnection:
     connection.execute("SET TimeZone = 'UTC'")
     places.of(root).opened_by_duckdb(connection)
     connection.execute("SET enable_external_access = false")
-    spark_functions.register(connection)
+    functions.register(connection)
     for macro in MACROS:
         connection.execute(f"CREATE MACRO {macro}")
     return connection

@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipelines.steps.refresh import suits_duckdb
+from pipelines.settings import ROOT
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from pipelines.warehouse.change_feed import NamedFiles
 
 SPARK, DUCKDB = "spark", "duckdb"
+FOR_DUCKDB = "-- Engine: duckdb"
+IN_PARTS = f"{FOR_DUCKDB}, in parts"
 SMALL = 8 << 20  # bytes of a batch's input in files, which are compressed about tenfold
 MANY = "its rows may be many"
 ASKED = "the setting engine asks for it"
@@ -49,6 +51,20 @@ class LeftToSpark(Exception):  # no error: Spark does it
         """Take the reason."""
         super().__init__(reason)
         self.is_refusal = is_refusal
+
+
+def suits_duckdb(table: str) -> bool:
+    """Tell whether the head of a table's SELECT says that DuckDB makes the rows that Spark makes."""
+    return not {FOR_DUCKDB, IN_PARTS}.isdisjoint(_lines(table))
+
+
+def is_in_parts(table: str) -> bool:
+    """Tell whether the head of a table's SELECT says that DuckDB makes the rows of many groups in parts."""
+    return IN_PARTS in _lines(table)
+
+
+def _lines(table: str) -> list[str]:
+    return (ROOT / "sql" / f"{table.replace('.', '/')}.sql").read_text(encoding="utf-8").splitlines()
 
 
 def of_refresh(warehouse: Warehouse, table: str) -> Engine:

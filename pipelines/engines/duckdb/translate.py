@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pipelines.warehouse.spark_functions import ALIKE, REPLACEMENT, SEED, number_of
+from pipelines.engines.duckdb.functions import ALIKE, REPLACEMENT, SEED, number_of
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr

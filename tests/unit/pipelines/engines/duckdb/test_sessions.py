@@ -15,9 +15,9 @@ from expectations import literals
 from pipelines import scratch
 from pipelines.commands import query
 from pipelines.commands import rows as printed
+from pipelines.engines.duckdb import sessions, translate
 from pipelines.errors import UsageError
 from pipelines.settings import Settings
-from pipelines.warehouse import duck, spark_sql
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ NOTHING = f"(SELECT * FROM {VALUES} WHERE n > 99)"
 
 
 def answered(settings: Settings, text: str, tables: tuple[str, ...] = (), **values: Any) -> printed.FetchedRows:
-    fetched = duck.answer(Warehouse(settings), text, {"now": NOW, **values}, tables, {})
+    fetched = sessions.answer(Warehouse(settings), text, {"now": NOW, **values}, tables, {})
     return printed.FetchedRows(fetched.names, fetched.types, fetched.rows)
 
 
@@ -267,7 +267,7 @@ def test_both_engines_answer_the_same(text: str, spark: SparkSession, settings: 
     ],
 )
 def test_what_duckdb_would_answer_differently_is_left_to_spark(text: str, settings: Settings) -> None:
-    with pytest.raises(spark_sql.Untranslatable):
+    with pytest.raises(translate.Untranslatable):
         answered(settings, text)
 
 
@@ -324,12 +324,12 @@ def test_both_engines_find_the_same_matches(spark: SparkSession, settings: Setti
     ],
 )
 def test_a_pattern_that_the_engines_may_read_differently_is_left_to_spark(pattern: str, settings: Settings) -> None:
-    with pytest.raises(spark_sql.Untranslatable):
+    with pytest.raises(translate.Untranslatable):
         answered(settings, f"SELECT 'a' RLIKE {literals.spark(pattern)} AS m")
 
 
 def test_a_pattern_in_a_column_is_left_to_spark(settings: Settings) -> None:
-    with pytest.raises(spark_sql.Untranslatable):
+    with pytest.raises(translate.Untranslatable):
         answered(settings, f"SELECT s RLIKE s AS m FROM {VALUES}")
 
 
@@ -341,9 +341,9 @@ def test_values_are_bound_and_never_part_of_the_text(settings: Settings) -> None
 
 def test_no_file_is_within_reach_of_a_statement(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a\n1\n")
-    with pytest.raises(spark_sql.Untranslatable):
+    with pytest.raises(translate.Untranslatable):
         answered(settings, f"SELECT * FROM read_csv('{tmp_path}/a.csv')")
-    with pytest.raises(spark_sql.Untranslatable):
+    with pytest.raises(translate.Untranslatable):
         answered(settings, f"SELECT * FROM `{tmp_path}/a.csv`")
 
 
@@ -364,7 +364,7 @@ def test_tables_whose_rows_are_not_those_of_their_files_are_left_to_spark(
 ) -> None:
     place = Warehouse(settings).location("gold.a")
     spark.sql(f"CREATE TABLE delta.`{place}` (n INT) USING delta TBLPROPERTIES ({properties})")
-    with pytest.raises(spark_sql.Untranslatable):
+    with pytest.raises(translate.Untranslatable):
         answered(settings, "SELECT * FROM gold.a", ("gold.a",))
 
 
@@ -412,33 +412,33 @@ MANY = "SELECT i, repeat(md5(i::VARCHAR), 8) AS text FROM range(1500000) AS made
 def test_what_does_not_fit_into_memory_goes_to_files_that_only_this_user_can_reach_and_that_end_with_the_query(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duck, "MEMORY", "200MB")
-    duck._shared.cache_clear()
-    with duck.session(str(tmp_path)) as connection:
+    monkeypatch.setattr(sessions, "MEMORY", "200MB")
+    sessions._shared.cache_clear()
+    with sessions.session(str(tmp_path)) as connection:
         connection.execute(f"CREATE TEMP TABLE kept AS {MANY} ORDER BY text")
         spilled = Path(scratch.directory("duckdb"))
         assert sum(file.stat().st_size for file in spilled.rglob("*")) > 10_000_000
         assert spilled.parent.stat().st_mode & 0o077 == 0
         assert connection.sql("SELECT count(*) FROM kept").fetchall() == [(1_500_000,)]
-    duck._shared.cache_clear()
+    sessions._shared.cache_clear()
     assert not [file for file in spilled.rglob("*") if file.is_file()]
 
 
 def test_a_session_is_cancelled_from_another_thread(tmp_path: Path) -> None:
-    threading.Timer(1, duck.cancel).start()
-    with duck.session(str(tmp_path)) as connection, pytest.raises(duckdb.InterruptException):
+    threading.Timer(1, sessions.cancel).start()
+    with sessions.session(str(tmp_path)) as connection, pytest.raises(duckdb.InterruptException):
         connection.execute("SELECT count(*) FROM range(1000000000000) AS made(i) WHERE hash(i) = 3").fetchall()
-    with duck.session(str(tmp_path)) as connection:
+    with sessions.session(str(tmp_path)) as connection:
         assert connection.sql("SELECT 1").fetchall() == [(1,)]
 
 
 @pytest.mark.parametrize("is_cause", [False, True])
 def test_a_lost_database_is_let_go_of(is_cause: bool, tmp_path: Path) -> None:
-    first = duck._shared(str(tmp_path))
+    first = sessions._shared(str(tmp_path))
     error: Exception = duckdb.InternalException("the database is lost")
     if is_cause:
         error = RuntimeError("the database is lost")
         error.__cause__ = duckdb.InternalException("the database is lost")
-    with pytest.raises(type(error), match="lost"), duck.session(str(tmp_path)):
+    with pytest.raises(type(error), match="lost"), sessions.session(str(tmp_path)):
         raise error
-    assert duck._shared(str(tmp_path)) is not first
+    assert sessions._shared(str(tmp_path)) is not first
