@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
+from pipelines.engines.choose import SPARK, Choice
 from pipelines.run import runner
 from pipelines.settings import Settings, load
 from pipelines.warehouse.tables import Warehouse
@@ -78,34 +79,48 @@ def settings(tmp_path: Path) -> Settings:
     return load(warehouse=str(tmp_path / "warehouse"), landing=str(tmp_path / "landing"))
 
 
+@pytest.fixture(autouse=True)
+def no_defects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail a test in which DuckDB cannot read SQL of Afterlog: a run would leave it to Spark."""
+    from pipelines.engines import choose
+
+    left_to_spark = choose.left_to_spark
+
+    def checked(what: str, left: choose.LeftToSpark) -> choose.Choice:
+        if left.is_defect:
+            raise AssertionError(f"DuckDB cannot read the SQL for {what}: {left.__cause__}") from left
+        return left_to_spark(what, left)
+
+    monkeypatch.setattr(choose, "left_to_spark", checked)
+
+
 @pytest.fixture
 def both_engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let Spark repeat each refresh that DuckDB makes, and compare them."""
-    from pipelines.steps.by_duckdb import DuckSummary
+    from pipelines.steps import summarise
     from tests.testing.engines import all_of, differences
 
-    of, found = DuckSummary.of, []
+    by, found, made_by_duckdb = summarise.refreshed_by, [], []
 
     @contextmanager
-    def compared(warehouse: Warehouse, stage: Any, batch: Any) -> Iterator[DuckSummary | None]:
-        with of(warehouse, stage, batch) as made:
-            if made is not None:
-                made = replace(made, rows=all_of(made.rows))
-            found.extend(differences(made, warehouse, stage, batch))
+    def compared(chosen: Any, warehouse: Warehouse, stage: Any, batch: Any) -> Iterator[summarise.Refreshed | None]:
+        with by(chosen, warehouse, stage, batch) as made:
+            if chosen.is_duckdb:
+                made_by_duckdb.append(stage.table)
+                made = made and replace(made, rows=all_of(made.rows))
+                with by(Choice(SPARK, "a test compares"), warehouse, stage, batch) as expected:
+                    found.extend(differences(made, expected))
             yield made
 
-    monkeypatch.setattr(DuckSummary, "of", compared)
+    monkeypatch.setattr(summarise, "refreshed_by", compared)
     yield
     assert found == []
+    assert made_by_duckdb
 
 
 @pytest.fixture
 def by_spark_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Spark make every refresh."""
-    from pipelines.engines.choose import LeftToSpark
-    from pipelines.steps.by_duckdb import DuckSummary
+    from pipelines.engines import choose
 
-    def refused(*of_a_refresh: Any) -> None:
-        raise LeftToSpark("a test asks for Spark")
-
-    monkeypatch.setattr(DuckSummary, "of", refused)
+    monkeypatch.setattr(choose, "suits_duckdb", lambda table: False)

@@ -21,15 +21,17 @@ SPARK, DUCKDB = "spark", "duckdb"
 FOR_DUCKDB = "-- Engine: duckdb"
 IN_PARTS = f"{FOR_DUCKDB}, in parts"
 SMALL = 8 << 20  # bytes of a batch's input in files, which are compressed about tenfold
+MOST_BYTES = 16 << 30  # of an input's files with changes, or with rows that may be of the touched groups
 MANY = "its rows may be many"
 ASKED = "the setting engine asks for it"
 OF_SPARK = "only Spark opens the warehouse"
+TOO_LARGE = "more of an input's files may hold rows of the groups than fit one machine"
 
 log = logging.getLogger("afterlog")
 
 
 @dataclass(frozen=True)
-class Engine:
+class Choice:
     """The engine of a stage, ``SPARK`` or ``DUCKDB``, and the reason, as a clause."""
 
     name: str
@@ -44,13 +46,12 @@ class Engine:
 class LeftToSpark(Exception):  # no error: Spark does it
     """DuckDB cannot or must not do a stage; the message is a clause that says why.
 
-    ``is_refusal`` tells that DuckDB refused a statement, which nothing foretold.
+    ``is_refusal`` tells that DuckDB refused a statement, which nothing foretold; ``is_defect``, that the statement is
+    wrong.
     """
 
-    def __init__(self, reason: str, *, is_refusal: bool = False) -> None:
-        """Take the reason."""
-        super().__init__(reason)
-        self.is_refusal = is_refusal
+    is_refusal = False
+    is_defect = False
 
 
 def suits_duckdb(table: str) -> bool:
@@ -67,30 +68,38 @@ def _lines(table: str) -> list[str]:
     return (ROOT / "sql" / f"{table.replace('.', '/')}.sql").read_text(encoding="utf-8").splitlines()
 
 
-def of_refresh(warehouse: Warehouse, table: str) -> Engine:
+def of_refresh(warehouse: Warehouse, table: str) -> Choice:
     """Return the engine that refreshes a summarised table."""
     if warehouse.settings.engine == SPARK:
-        return Engine(SPARK, ASKED)
+        return Choice(SPARK, ASKED)
     if not warehouse.opens_tables:
-        return Engine(SPARK, OF_SPARK)
+        return Choice(SPARK, OF_SPARK)
     if not suits_duckdb(table):
-        return Engine(SPARK, "its SELECT is for Spark alone")
-    return Engine(DUCKDB, "the groups that changed fit one machine")
+        return Choice(SPARK, "its SELECT is for Spark alone")
+    return Choice(DUCKDB, "the groups that changed fit one machine")
 
 
-def of_decisions(warehouse: Warehouse, files: Sequence[NamedFiles] | None) -> Engine:
+def of_decisions(warehouse: Warehouse, files: Sequence[NamedFiles] | None) -> Choice:
     """Return the engine that decides about the candidates of a split table, whose input is in files, if it is few."""
     if warehouse.settings.engine == SPARK:
-        return Engine(SPARK, ASKED)
+        return Choice(SPARK, ASKED)
     if not warehouse.opens_tables:
-        return Engine(SPARK, OF_SPARK)
+        return Choice(SPARK, OF_SPARK)
     if files is None or sum(one.size() for one in files) > SMALL:
-        return Engine(SPARK, MANY)
-    return Engine(DUCKDB, "its candidates are few")
+        return Choice(SPARK, MANY)
+    return Choice(DUCKDB, "its candidates are few")
 
 
-def left_to_spark(table: str, left: LeftToSpark) -> Engine:
-    """Return Spark, after DuckDB has left a stage to it; a refusal is told."""
-    if left.is_refusal:
-        log.warning("DuckDB cannot do %s (%s), so Spark does it.", table, left)
-    return Engine(SPARK, str(left))
+def check_size(size: int) -> None:
+    """Check that files of so many bytes fit one machine; raises LeftToSpark."""
+    if size > MOST_BYTES:
+        raise LeftToSpark(TOO_LARGE)
+
+
+def left_to_spark(what: str, left: LeftToSpark) -> Choice:
+    """Return Spark, after DuckDB has left a stage to it; a refusal is told, and a defect of Afterlog as an error."""
+    if left.is_defect:
+        log.error("Afterlog has a defect: DuckDB cannot read its SQL for %s (%s), so Spark does it.", what, left)
+    elif left.is_refusal:
+        log.warning("DuckDB cannot do %s (%s), so Spark does it.", what, left)
+    return Choice(SPARK, str(left))

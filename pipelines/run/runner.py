@@ -16,7 +16,7 @@ from expectations.rules import counted
 from expectations.text import visible
 from expectations.verdict import MOST_NAMED, WHOLE, Outcome, Verdict, sentence_of
 from pipelines.catalog import CATALOG
-from pipelines.engines.choose import Engine
+from pipelines.engines.choose import Choice
 from pipelines.errors import AfterlogError
 from pipelines.settings import Settings
 from pipelines.stage import Ask, Land, Split, Stage, Summarise
@@ -26,7 +26,7 @@ from pipelines.steps.held import NOTHING_ACCEPTED, Acceptance
 from pipelines.steps.land import land, unread, waiting
 from pipelines.steps.modules import ask_module
 from pipelines.steps.scopes import History
-from pipelines.steps.summarise import summary as summary_of
+from pipelines.steps.summarise import refreshed
 from pipelines.steps.unreadable import Unreadable
 from pipelines.steps.watch import NOBODY, Watch
 from pipelines.warehouse import actions, change_feed, progress, quality
@@ -637,26 +637,26 @@ def _summarise(
 ) -> tuple[Progress, StageRun | None]:
     """Refresh the groups that a batch touches, if the facts hold or the caller accepts broken facts."""
     started_at = quality.now()
-    with summary_of(warehouse, stage, batch) as summary:
-        if summary is None:
+    with refreshed(warehouse, stage, batch) as fresh:
+        if fresh is None:
             return _passed(warehouse, stage, known), None
-        verdict, count = summary.gate(run_id)
+        verdict = fresh.gate(run_id)
         stage_run = StageRun(
             run_id,
             stage.table,
             "passed" if verdict.passed else "broken",
             started_at,
             quality.now(),
-            read=summary.read,
+            read=fresh.read,
             input_from=batch[stage.inputs[0]].start,
             input_to=batch[stage.inputs[0]].end,
             message=None if verdict.passed else verdict.sentence(),
             verdict=verdict,
-            **_engine(summary.engine),
+            **_engine(fresh.engine),
         )
         if not verdict.passed and not accept:
             return _blocked(warehouse, stage, known, stage_run), stage_run
-        written = summary.write(count)
+        written = fresh.write()
     accepted = "" if verdict.passed else f", though {verdict.findings()}"
     stage_run = replace(
         stage_run,
@@ -670,7 +670,7 @@ def _summarise(
     return _passed(warehouse, stage, known), stage_run
 
 
-def _engine(found: Engine | None) -> dict[str, Any]:
+def _engine(found: Choice | None) -> dict[str, Any]:
     return {"engine": found.name, "engine_reason": found.reason} if found is not None else {}
 
 

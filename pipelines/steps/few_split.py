@@ -12,9 +12,9 @@ from expectations import literals
 from expectations.contract import Contract
 from expectations.verdict import SCOPE
 from pipelines.engines import choose
-from pipelines.engines.choose import Engine, LeftToSpark
+from pipelines.engines.choose import Choice, LeftToSpark
 from pipelines.engines.duckdb import sessions
-from pipelines.engines.duckdb.translate import Untranslatable, translated
+from pipelines.engines.duckdb.translate import translated
 from pipelines.stage import Split
 from pipelines.steps.collapse import CONFLICT, SKIPPED, census, decided
 from pipelines.steps.modules import split_module
@@ -76,10 +76,10 @@ def split_of(
                     connection = stack.enter_context(sessions.session(warehouse.root))
                     if sum(sessions.unpacked(connection, one) for one in files or ()) <= MOST_UNPACKED:
                         split = FewSplit.collected(warehouse, contract, rows, transform(rows), connection, home)
-            except Untranslatable as error:
-                chosen = choose.left_to_spark(stage.table, LeftToSpark(str(error), is_refusal=True))
+            except LeftToSpark as left:
+                chosen = choose.left_to_spark(stage.table, left)
             else:
-                chosen = chosen if split is not None else Engine(choose.SPARK, choose.MANY)
+                chosen = chosen if split is not None else Choice(choose.SPARK, choose.MANY)
         if split is None:
             split = stack.enter_context(SplitBatch.between(warehouse, contract, rows, transform, home))
         yield replace(split, explain=module.explain, looks_at_others=module.LOOKS_AT_OTHERS, engine=chosen)
@@ -175,8 +175,8 @@ class FewSplit(SplitBatch):
         try:
             with sessions.refusals():
                 made = self._decided()
-        except Untranslatable as error:
-            choose.left_to_spark(self.contract.table, LeftToSpark(str(error), is_refusal=True))
+        except LeftToSpark as left:
+            choose.left_to_spark(self.contract.table, left)
         if made is not None:
             yield made
             return

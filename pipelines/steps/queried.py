@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pipelines.engines import choose
+from pipelines.engines.choose import LeftToSpark
 from pipelines.engines.duckdb import sessions
-from pipelines.engines.duckdb.translate import Untranslatable, translated
+from pipelines.engines.duckdb.translate import translated
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -49,7 +51,9 @@ class ArrowRows:
         try:
             with sessions.refusals():
                 return self.connection.sql(translated(text.format(rows=self.name))).fetchall()
-        except Untranslatable:
+        except LeftToSpark as left:
+            if left.is_defect:
+                choose.left_to_spark("a question about a batch", left)
             return SparkRows(self.frame).fetched(text)
 
 

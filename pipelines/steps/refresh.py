@@ -1,16 +1,16 @@
 """The head of a table's SELECT -> which groups of the table are computed again when rows of its inputs change.
 
 The head names the table's column that holds the group. Lines below it give, for each input, the SQL expression for the
-group of that input's rows. If the expression is an array, a row belongs to several groups, or to none. Without these
-lines the column has the same name in each input::
+group of that input's rows. Without these lines the column has the same name in each input::
 
     -- Refresh: slice
     --   silver.dead_letters: each of source_slice where is_counted
-    --   silver.transactions: slices
+    --   silver.transactions: each in slices
     --   silver.topic_policies: own rows by topic where NOT in_log
 
 ``each of A and B`` gives a row two groups; a null is no group, and a row that does not meet the condition, if there is
-one, has none. Write it rather than an array of columns: the statistics of the columns let files be skipped.
+one, has none. ``each in A`` is for an expression that is an array of groups. Write the first rather than an array of
+columns: the statistics of the columns let files be skipped.
 
 ``when a, b change`` says that only changes of these columns of an input count: ``incident_id when first_at, topic
 change``. The table must not depend on others.
@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
@@ -53,6 +53,7 @@ REPLACED = frozenset(stage.table for stage in CATALOG if isinstance(stage, Summa
 _HEAD = re.compile(r"-- Refresh: (?P<column>\w+)(?:, a span of (?P<hours>\d+) hours? of (?P<spanned>\w+))?")
 _INPUT = re.compile(r"--   (?P<input>[a-z]+\.[a-z_]+): (?P<group>.+)")
 _CONTINUED = re.compile(r"--     (?P<more>\S.*)")
+_EACH_IN = re.compile(r"each in (?P<groups>.+)")
 _EACH = re.compile(r"each of (?P<groups>.+?)(?: where (?P<condition>.+))?")
 _WHEN = re.compile(r"(?P<group>.+?) when (?P<columns>\w+(?:, \w+)*) change")
 _ALONG = re.compile(r"(?P<group>.+?) along (?P<following>.+) at most (?P<times>\d+) times")
@@ -74,6 +75,13 @@ class EachOf:
 
 
 @dataclass(frozen=True)
+class EachIn:
+    """The expression for an array of the groups of an input's rows; null is a group, too."""
+
+    expression: str
+
+
+@dataclass(frozen=True)
 class Along:
     """The group of an input's rows, and the group that holds the next row of a row's chain; null ends the chain.
 
@@ -84,11 +92,6 @@ class Along:
     following: str
     times: int
 
-    @property
-    def expression(self) -> str:
-        """The SQL expression of a row's group."""
-        return self.group
-
 
 @dataclass(frozen=True)
 class OwnRows:
@@ -96,6 +99,10 @@ class OwnRows:
 
     column: str
     condition: str
+
+
+Group = str | EachOf | EachIn | Along | OwnRows
+"""How the head of a SELECT gives the groups of an input's rows: as an expression of one group, or in another way."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +121,7 @@ class Refresh:
     """
 
     column: str
-    groups: Mapping[str, str | EachOf | Along | OwnRows]
+    groups: Mapping[str, Group]
     span: Span | None = None
     counted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -186,11 +193,13 @@ def parsed(text: str, stage: Summarise) -> Refresh:
     return Refresh(head["column"], groups, span, counted)
 
 
-def _group(text: str) -> str | EachOf | Along | OwnRows:
+def _group(text: str) -> Group:
     if own := _OWN.fullmatch(text):
         return OwnRows(own["column"], own["condition"])
     if along := _ALONG.fullmatch(text):
         return Along(along["group"], along["following"], int(along["times"]))
+    if several := _EACH_IN.fullmatch(text):
+        return EachIn(several["groups"])
     if each := _EACH.fullmatch(text):
         return EachOf(tuple(each["groups"].split(" and ")), each["condition"] or "")
     return text
@@ -207,19 +216,52 @@ def parameters_of(settings: Settings) -> dict[str, Any]:
     return {"silent_after_seconds": settings.streams_requests.silent_after_seconds}
 
 
-def ranges_among(
-    columns: Sequence[str], group: str | EachOf | Along, touched: list[Any], span: Span | None
-) -> list[Range]:
+def place_of(group: Group) -> str:
+    """Return the expression of a row's one group.
+
+    Raises TypeError: a row has several, or those of other rows.
+    """
+    if isinstance(group, Along):
+        return group.group
+    if isinstance(group, str):
+        return group
+    raise TypeError(f"{group} is no expression of one group")
+
+
+def groups_in(rows: str, group: Group) -> str:
+    """Return a query for one row per group of each row, and whether it is the row's first group."""
+    if isinstance(group, EachOf | EachIn):
+        several = f"SELECT {group.expression} AS _groups FROM {rows}"
+        each = f"SELECT posexplode(_groups) AS (_place, _group) FROM ({several})"
+        return f"SELECT _group, _place = 0 AS _is_first FROM ({each})"
+    return f"SELECT {place_of(group)} AS _group, true AS _is_first FROM {rows}"
+
+
+def having(group: Group, is_met: Callable[[str], str], is_met_in: Callable[[str], str]) -> str:
+    """Return a condition for rows that have a group which meets another condition.
+
+    This is given for the expression of a group and, as ``is_met_in``, for that of an array of groups. Each of several
+    groups is looked at by itself, which takes a tenth of the time that arrays of them take.
+    """
+    if isinstance(group, EachIn):
+        return is_met_in(f"({group.expression})")
+    if isinstance(group, EachOf):
+        met = " OR ".join(is_met(f"({one})") for one in group.groups)
+        return f"({group.condition}) AND ({met})" if group.condition else f"({met})"
+    return is_met(f"({place_of(group)})")
+
+
+def ranges_among(group: Group, touched: Sequence[Any], span: Span | None) -> list[Range]:
     """Return ranges of an input's columns that hold all of its rows in the touched groups; none if none are known."""
     if isinstance(group, EachOf):
-        parts = [ranges_of(columns, part, touched, None) for part in group.groups]
+        parts = [ranges_of(part, touched, None) for part in group.groups]
         return [one for ranges in parts for one in ranges] if all(parts) else []
-    if isinstance(group, Along):
-        return ranges_of(columns, group.group, touched, None)
-    return ranges_of(columns, group, touched, span)
+    if isinstance(group, EachIn):
+        return []
+    return ranges_of(place_of(group), touched, None if isinstance(group, Along) else span)
 
 
-def ranges_of(columns: Sequence[str], group: str, touched: list[Any], span: Span | None) -> list[Range]:
+def ranges_of(group: str, touched: Sequence[Any], span: Span | None) -> list[Range]:
     """Return ranges of columns that hold all rows in the touched groups; none if none are known."""
     values = [value for value in touched if value is not None]
     if not values or len(values) < len(touched):
@@ -228,7 +270,7 @@ def ranges_of(columns: Sequence[str], group: str, touched: list[Any], span: Span
         with contextlib.suppress(OverflowError):  # Python has no datetime for the end of the last hour of the year 9999
             return [{span.column: (min(values), _time(max(values)) + span.length)}]
         return []
-    if group in columns:
+    if group.isidentifier():
         return [{group: ends} for ends in runs(values)]
     offsets = slices.offsets_of(group, runs(values)) if isinstance(values[0], str) else None
     return [{offsets[0]: ends} for ends in offsets[1]] if offsets else []

@@ -12,7 +12,7 @@ from expectations.contract import ORIGIN, Contract, contract_of
 from expectations.verdict import SCOPE, Verdict
 from pipelines.columns.cached import cached
 from pipelines.columns.once import computed_once
-from pipelines.engines.choose import Engine
+from pipelines.engines.choose import Choice
 from pipelines.jvm import session
 from pipelines.settings import Settings
 from pipelines.stage import Stage
@@ -66,7 +66,7 @@ class SplitBatch:
     explain: Callable[[DataFrame, DataFrame, Verdict, Settings], Verdict] = unexplained
     home: str | None = None
     looks_at_others: bool = False
-    engine: Engine | None = None
+    engine: Choice | None = None
 
     @classmethod
     @contextmanager

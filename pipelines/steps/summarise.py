@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
-from functools import reduce
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby
+from math import ceil
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from expectations.contract import contract_of
 from expectations.verdict import Verdict
-from pipelines.columns.cached import cached
-from pipelines.engines import choose
-from pipelines.engines.choose import Engine, LeftToSpark
+from pipelines.engines import choose, spark
+from pipelines.engines.base import Engine
+from pipelines.engines.choose import Choice, LeftToSpark
+from pipelines.engines.duckdb import engine as duckdb
 from pipelines.stage import Derive, Summarise
-from pipelines.steps.by_duckdb import REPEATED, DuckSummary
-from pipelines.steps.derive import derived, shares
+from pipelines.steps.derive import made, shares
+from pipelines.steps.modules import Rows
 from pipelines.steps.refresh import (
     REPLACED,
     Along,
     EachOf,
+    Group,
     OwnRows,
     Refresh,
-    Span,
     facts_of,
+    groups_in,
+    having,
     name_of,
     parameters_of,
     ranges_among,
@@ -34,345 +37,352 @@ from pipelines.steps.refresh import (
     refresh_of,
     select_of,
 )
-from pipelines.warehouse import change_feed
-from pipelines.warehouse.change_feed import Changes
-from pipelines.warehouse.groups import EPOCH, MOST_GROUPS, Groups
+from pipelines.warehouse.groups import MOST_GROUPS, Groups
 from pipelines.warehouse.progress import Batch
-from pipelines.warehouse.tables import ROWS_OF_A_FILE, Warehouse
+from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType
+    from pyarrow import RecordBatchReader, Table  # type: ignore[import-untyped]
+    from pyspark.sql import DataFrame
 
-_ROWS = "_rows"
-log = logging.getLogger("afterlog")
+REPEATED, COUNT = "grain.repeated", "_count"
+FRESH, ADDED, LACKING, OWN, SELECTED, DERIVED = "_fresh", "_added", "_lacking", "_own", "_selected", "_derived"
+TOUCHED, STEP, CHAIN, PART = "_touched", "_step", "_chain", "_part"
+NOTHING = "SELECT CAST(NULL AS STRING) AS _group, false AS _is_first WHERE false"  # of inputs that are all empty
 
 
 @contextlib.contextmanager
-def summary(warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch]) -> Iterator[Summary | DuckSummary | None]:
+def refreshed(warehouse: Warehouse, stage: Summarise, batch: Mapping[str, Batch]) -> Iterator[Refreshed | None]:
     """Compute again the groups that a batch touches, by the engine that suits; DuckDB can leave them to Spark.
 
-    Yield None if the batch changes nothing. What is yielded can be used until the block ends.
+    Yield None if the batch changes nothing. What is yielded can be written until the block ends.
     """
     warehouse.take_later_columns(contract_of(stage.table))
     chosen = choose.of_refresh(warehouse, stage.table)
     with contextlib.ExitStack() as stack:
-        made: Summary | DuckSummary | None = None
         if chosen.is_duckdb:
             try:
-                made = stack.enter_context(DuckSummary.of(warehouse, stage, batch))
+                found = stack.enter_context(refreshed_by(chosen, warehouse, stage, batch))
             except LeftToSpark as left:
                 chosen = choose.left_to_spark(stage.table, left)
         if not chosen.is_duckdb:
-            made = stack.enter_context(Summary.of(warehouse, stage, batch))
-        yield replace(made, engine=chosen) if made is not None else None
+            found = stack.enter_context(refreshed_by(chosen, warehouse, stage, batch))
+        yield found
+
+
+@contextlib.contextmanager
+def refreshed_by(
+    chosen: Choice, warehouse: Warehouse, stage: Summarise, batch: Mapping[str, Batch]
+) -> Iterator[Refreshed | None]:
+    """Do the same by one engine.
+
+    Raises LeftToSpark: DuckDB cannot do it, or facts do not hold: Spark finds that again, and says what is wrong.
+    """
+    with (duckdb if chosen.is_duckdb else spark).opened(warehouse, stage.table) as engine:
+        with engine.refusals():
+            found = Refreshing(chosen, engine, warehouse, stage, refresh_of(stage), batch).found()
+        if chosen.is_duckdb and found is not None and any(found.facts.values()):
+            raise LeftToSpark("its facts do not hold, and Spark says why")
+        yield found
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Fresh rows of a table, the inputs that they are made from, and the groups of the table's rows to replace."""
+class Refreshed:
+    """The rows that a table gets, the facts that its gate examines, and the groups of the table's rows to replace.
 
+    ``rows`` are the ``count`` fresh rows or, if ``is_added``, those of them that the groups lack.
+    """
+
+    engine: Choice
+    warehouse: Warehouse
+    stage: Summarise
+    replaces: Groups | None
+    read: int
+    facts: Mapping[str, int]
+    count: int
+    rows: DataFrame | Table | RecordBatchReader
+    is_added: bool = False
+
+    def gate(self, run_id: str) -> Verdict:
+        """Return the verdict on the facts."""
+        from expectations import suite
+
+        store = self.warehouse.settings.reports() / "gx"
+        return suite.gate_facts(self.facts, self.stage.table, run_id=run_id, store=store)
+
+    def write(self) -> int:
+        """Replace the touched groups by the fresh rows in one commit; return how many rows were written."""
+        contract = contract_of(self.stage.table)
+        return self.warehouse.replace_groups(
+            self.stage.table, self.rows, self.replaces, contract, self.count, are_added=self.is_added
+        )
+
+
+@dataclass(frozen=True)
+class Refreshing:
+    """The computation of a refresh by an engine, which gets names for rows one after the other."""
+
+    chosen: Choice
+    engine: Engine
     warehouse: Warehouse
     stage: Summarise
     refresh: Refresh
-    inputs: dict[str, Any]
-    rows: DataFrame
-    replaces: Groups | None
-    read: int
-    engine: Engine | None = None
+    batch: Mapping[str, Batch]
 
-    @classmethod
-    @contextlib.contextmanager
-    def of(cls, warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch]) -> Iterator[Summary | None]:
-        """Compute again the groups that a batch touches, from all rows of the inputs in these groups as of the batch.
-
-        Yield None if the batch changes nothing. ``rows`` are cached until the block ends.
-        """
-        made = cls._made(warehouse, stage, batch)
-        if made is None:
-            yield None
-            return
-        with cached(made.rows) as rows:
-            yield replace(made, rows=rows)
-
-    @classmethod
-    def _made(cls, warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch]) -> Summary | None:
-        from pyspark.sql import functions as F
-
-        refresh = refresh_of(stage)
-        news = [table for table, versions in batch.items() if (versions.start or 0) < versions.end]
-        changes = {table: change_feed.changes(warehouse, table, batch[table]) for table in news}
-        changed = [_touched(stage, refresh, feed) for feed in changes.values()]  # none if all inputs are empty
-        touched, read = None, 0  # every group
-        if changed and any(versions.start is not None for versions in batch.values()):
-            counts = reduce(_followed_by, changed).groupBy("_group").agg(F.count_if("_is_first").alias("_rows"))
-            asked = counts.limit(MOST_GROUPS + 1).select(_collectable(counts), "_rows")
-            found = asked.collect()
-            for feed in changes.values():
-                if not isinstance(refresh.groups[feed.table], OwnRows):
-                    feed.check(asked)
+    def found(self) -> Refreshed | None:
+        """Return the fresh rows of the groups that the batch touches, with their facts; None if nothing changes."""
+        changed, fed = self._changed()
+        touched: list[Any] | None = None  # every group
+        if any(versions.start is not None for versions in self.batch.values()):
+            counts = f"SELECT _group, count_if(_is_first) AS {COUNT} FROM ({changed}) GROUP BY _group"
+            found = self.engine.rows(f"{counts} LIMIT {MOST_GROUPS + 1}", fed)
             if not found:
                 return None
             if len(found) <= MOST_GROUPS:
-                kind = counts.schema["_group"].dataType
-                touched = [_collected(row["_group"], kind) for row in found]
-                read = sum(row["_rows"] for row in found)
-        chains = {table: group for table, group in refresh.groups.items() if isinstance(group, Along)}
-        for table, chain in chains.items():
-            if touched is not None:
-                end = batch[table].end
-                touched = _reached(warehouse, table, end, touched, chain.following, chain.group, chain.times)
+                touched, read = [group for group, _ in found], sum(count for _, count in found)
+        for table, chain in self._chains().items():
+            touched = self._reached(table, touched, chain.following, chain.group, chain.times)
         if touched is None:
-            read = reduce(_followed_by, changed).where("_is_first").count() if changed else 0
-            if not read and not warehouse.state(stage.table)[1]:
+            ((read,),) = self.engine.rows(f"SELECT count(*) AS {COUNT} FROM ({changed}) WHERE _is_first")
+            if not read and not self.warehouse.state(self.stage.table)[1]:
                 return None  # no input rows, and no rows of the table to replace
-        inputs = {}
-        for table, versions in batch.items():
-            rows = warehouse.read(table, versions.end)
-            group = refresh.groups[table]
-            if touched is not None and not isinstance(group, OwnRows):
-                among: list[Any] | None = touched
-                if isinstance(group, Along):
-                    end = versions.end
-                    among = _reached(warehouse, table, end, touched, group.group, group.following, group.times)
-                if among is not None:
-                    place = group.group if isinstance(group, Along) else group
-                    rows = _among(warehouse, table, versions.end, rows, place, among, refresh.span)
-            inputs[name_of(table)] = rows
-        text = select_of(stage.table)
-        if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
-            among = touched if None in touched or not shares(stage) else [*touched, None]
-            text = f"SELECT * FROM (\n{text}\n) WHERE {Groups(refresh.column, tuple(among)).predicate()}"
-        fresh = _selected(warehouse.spark, text, inputs, parameters_of(warehouse.settings))
-        if touched is not None:
-            for table, chain in chains.items():  # facts are about touched groups, without the rows that these lead to
-                name = name_of(table)
-                inputs[name] = inputs[name].where(_is_one_of(F.expr(chain.group), touched))
-        if isinstance(stage, Derive):
-            existing_rows = warehouse.read(stage.table)
-            if touched is not None:
-                existing_rows = existing_rows.where(_is_one_of(F.col(refresh.column), touched))
-            fresh = derived(warehouse.spark, stage, refresh.column, fresh, existing_rows)
-        replaces = None if touched is None else Groups(refresh.column, tuple(touched))
-        return cls(warehouse, stage, refresh, inputs, fresh, replaces, read)
+        else:
+            self.engine.groups(TOUCHED, touched)
+        for table in self.batch:
+            self._take(table, touched)
+        self._make(touched, self._parts())
+        facts = self._facts(touched)
+        count = facts.pop(COUNT)
+        most = self.engine.most_rewritten
+        is_added = most is not None and count > most and self._lacks_some(touched)
+        replaces = None if touched is None else Groups(self.refresh.column, tuple(touched))
+        rows = self.engine.for_writer(LACKING if is_added else FRESH, self.refresh.column, replaces, count)
+        return Refreshed(self.chosen, self.warehouse, self.stage, replaces, read, facts, count, rows, is_added)
 
-    def facts(self) -> tuple[dict[str, int], int]:
-        """Return how many rows break what, and the number of fresh rows, which the same query counts.
+    def _changed(self) -> tuple[str, list[str]]:
+        """Return a query for one row per group that each changed row of an input touches, and whether it is the first.
+
+        If the groups are found in the table itself, the table's own rows count instead of the input's. Also return the
+        names of the changes that the query reads.
+        """
+        texts, fed = [], []
+        for table, versions in self.batch.items():
+            if (versions.start or 0) >= versions.end:
+                continue
+            changes, group = f"_changes_{name_of(table)}", self.refresh.groups[table]
+            self.engine.changes(changes, table, versions)
+            rows = self._net(table, changes) if versions.start is not None and table in REPLACED else changes
+            if isinstance(group, OwnRows):
+                texts.append(self._own_groups(group, rows, changes))
+            else:
+                texts.append(groups_in(rows, group))
+                fed.append(changes)
+        return " UNION ALL ".join(texts) or NOTHING, fed
+
+    def _net(self, table: str, changes: str) -> str:
+        """Return the name of changes without rows that were written back unchanged."""
+        columns = [name for name in self.engine.columns(changes) if name != "_change_type"]
+        names = _listed(self.refresh.counts(table, columns))
+        sign = "IF(_change_type IN ('insert', 'update_postimage'), 1, -1)"
+        self.engine.view(f"_net{changes}", f"SELECT {names} FROM {changes} GROUP BY {names} HAVING sum({sign}) <> 0")
+        return f"_net{changes}"
+
+    def _own_groups(self, group: OwnRows, rows: str, changes: str) -> str:
+        """Return a query for the groups of own rows that meet a condition and share a value with changed rows.
+
+        With very many values take all rows of the condition.
+        """
+        asked = f"SELECT DISTINCT {group.column} FROM {rows} LIMIT {MOST_GROUPS + 1}"
+        named = [value for (value,) in self.engine.rows(asked, [changes])]
+        own, where, among = f"_own{changes}", f"({group.condition})", None
+        if len(named) <= MOST_GROUPS:
+            self.engine.groups(f"_named{changes}", named)
+            where += f" AND {self.engine.is_one_of(group.column, f'_named{changes}')}"
+            among = ranges_of(group.column, named, None) or None
+        self.engine.read(own, self.stage.table, among=among, where=where)
+        return groups_in(own, self.refresh.column)
+
+    def _take(self, table: str, touched: list[Any] | None) -> None:
+        """Register an input's rows in the touched groups (None: all), under its name in the SELECT."""
+        group, end = self.refresh.groups[table], self.batch[table].end
+        called, among = self._names[name_of(table)], None if isinstance(group, OwnRows) else touched
+        if isinstance(group, Along):
+            among = self._reached(table, among, group.group, group.following, group.times)
+        if among is None:
+            self.engine.read(called, table, end, is_shared=True)
+            return
+        ranges = ranges_among(group, among, self.refresh.span)
+        where = self._within(group, among, f"_groups{called}")
+        self.engine.read(called, table, end, ranges or None, where, is_shared=True)
+
+    def _within(self, group: Group, among: Iterable[Any], called: str) -> str:
+        """Return a condition for rows in some groups, which get a name; null is none of ``each of`` several."""
+        self.engine.groups(called, {*among} - {None} if isinstance(group, EachOf) else among)
+        return having(
+            group, lambda one: self.engine.is_one_of(one, called), lambda one: self.engine.has_one_of(one, called)
+        )
+
+    def _reached(self, table: str, groups: list[Any] | None, place: str, leads_to: str, times: int) -> list[Any] | None:
+        """Return groups and those that an input's rows lead to from them, in so many steps; None for very many.
+
+        ``place`` and ``leads_to`` are the expressions of the group that a row is in, and of the one that it leads to.
+        """
+        if groups is None:
+            return None
+        reached, last = set(groups), list(groups)
+        for _ in range(times):
+            self.engine.groups(STEP, last)
+            where = f"({leads_to}) IS NOT NULL AND {self.engine.is_one_of(f'({place})', STEP)}"
+            self.engine.read(CHAIN, table, self.batch[table].end, ranges_of(place, last, None) or None, where)
+            led = self.engine.rows(f"SELECT DISTINCT {leads_to} AS _group FROM {CHAIN} LIMIT {MOST_GROUPS + 1}")
+            last = [group for (group,) in led if group not in reached]
+            reached.update(last)
+            if len(reached) > MOST_GROUPS:
+                return None
+            if not last:
+                break
+        return list(reached)
+
+    def _make(self, touched: list[Any] | None, parts: int = 1) -> None:
+        """Make the fresh rows, of a part of the groups at a time."""
+        column = self.refresh.column
+        text = select_of(self.stage.table).format(**(self._in_part(parts) if parts > 1 else self._names))
+        conditions = []
+        if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
+            is_touched = self.engine.is_one_of(column, TOUCHED)
+            conditions.append(f"({is_touched} OR {column} IS NULL)" if shares(self.stage) else is_touched)
+        if parts > 1:
+            conditions.append(self._is_in_part(parts, column))
+        if conditions:
+            text = f"SELECT * FROM (\n{text}\n) WHERE {' AND '.join(conditions)}"
+        values = parameters_of(self.warehouse.settings)
+        if isinstance(self.stage, Derive):
+            self.engine.keep(SELECTED, text, values)
+            self.engine.give(DERIVED, self._derived(self.stage, touched))
+            text, values = f"SELECT * FROM {DERIVED}", {}
+        self.engine.keep(FRESH, text, values, are_fresh=True)
+        for part in range(1, parts):
+            self.engine.groups(PART, [part])
+            self.engine.keep(FRESH, text, values, are_fresh=True, are_more=True)
+
+    def _parts(self) -> int:
+        """Return in how many parts to make the fresh rows, so that a part takes no more of an input than it should."""
+        most = self.engine.rows_of_a_part
+        if most is None or isinstance(self.stage, Derive) or not choose.is_in_parts(self.stage.table):
+            return 1
+        counts = [self.engine.rows(f"SELECT count(*) AS {COUNT} FROM {name}") for name in self._names.values()]
+        return ceil(max(count for ((count,),) in counts) / most) or 1
+
+    def _in_part(self, parts: int) -> dict[str, str]:
+        """Register the inputs' rows in the groups of the part at hand, the first at first; return their names.
+
+        Inputs with chains or ``own rows`` are whole in each part.
+        """
+        names = self._names
+        self.engine.groups(PART, [0])
+        for table, group in self.refresh.groups.items():
+            if not isinstance(group, Along | OwnRows):
+                rows = names[name_of(table)]
+                where = having(
+                    group, lambda one: self._is_in_part(parts, one), lambda one: self._is_in_part(parts, one, True)
+                )
+                names[name_of(table)] = f"_part{rows}"
+                self.engine.view(f"_part{rows}", f"SELECT * FROM {rows} WHERE {where}")
+        return names
+
+    def _is_in_part(self, parts: int, group: str, is_array: bool = False) -> str:
+        """Return a condition: a group, or one of an array of them, is in the part at hand.
+
+        Equal groups are in one part, whatever type an input has for them.
+        """
+        kinds = {column.name: column.type for column in contract_of(self.stage.table).columns}
+        part = f"abs(hash(CAST({{}} AS {kinds[self.refresh.column]})) % {parts})".format
+        if is_array:
+            return self.engine.has_one_of(f"transform({group}, one -> {part('one')})", PART)
+        return self.engine.is_one_of(part(group), PART)
+
+    def _derived(self, stage: Derive, touched: list[Any] | None) -> list[Mapping[str, Any]]:
+        """Return what the table's module makes from the selected rows and the table's own rows of each group."""
+        column, common = self.refresh.column, []
+        self._read_own(touched)
+        is_grouped = ""
+        if shares(stage):
+            common = list(self.engine.objects(f"SELECT * FROM {SELECTED} WHERE {column} IS NULL"))
+            is_grouped = f" WHERE {column} IS NOT NULL"
+        selected, own = (
+            self.engine.objects(f"SELECT * FROM {rows}{is_grouped} ORDER BY {column}") for rows in (SELECTED, OWN)
+        )
+        return made(stage, _by_group(selected, own, column), common)
+
+    def _facts(self, touched: list[Any] | None) -> dict[str, int]:
+        """Return how many rows break what, and the number of fresh rows under the name ``COUNT``.
 
         The facts are those of the table, the uniqueness of its grain, and the contract's rules.
         """
-        from pyspark.sql import functions as F
+        inputs, contract = self._names, contract_of(self.stage.table)
+        for table, chain in self._chains().items() if touched is not None else ():
+            name = name_of(table)  # facts are about touched groups, without the rows that these lead to
+            where = self.engine.is_one_of(f"({chain.group})", TOUCHED)
+            self.engine.view(f"_checked_{name}", f"SELECT * FROM {inputs[name]} WHERE {where}")
+            inputs[name] = f"_checked_{name}"
+        counted = [f"count_if({rule.breaks()}) AS `{rule.code}`" for rule in contract.rules]
+        rules = f"SELECT {', '.join([*counted, f'count(*) AS {COUNT}'])} FROM {FRESH}"
+        facts = facts_of(self.stage.table).format(**inputs, fresh=FRESH)
+        return self.engine.counts([facts, repeated(FRESH, contract.grain), rules])
 
-        text = facts_of(self.stage.table)
-        facts = _selected(self.rows.sparkSession, text, {**self.inputs, "fresh": self.rows}, {})
-        contract = contract_of(self.stage.table)
-        broken = [_count_broken(rule.broken(), rule.code) for rule in contract.rules]
-        counted = self.rows.select(*broken, F.count(F.lit(1)).alias(_ROWS))
-        parts = (facts, _repeated(self.rows, contract.grain), counted)
-        found = {row["fact"]: row["count"] or 0 for row in reduce(_followed_by, map(_by_name, parts)).collect()}
-        return found, found.pop(_ROWS)
-
-    def gate(self, run_id: str) -> tuple[Verdict, int]:
-        """Check the facts; return the verdict and the number of fresh rows."""
-        from expectations import suite
-
-        found, count = self.facts()
-        store = self.warehouse.settings.reports() / "gx"
-        return suite.gate_facts(found, self.stage.table, run_id=run_id, store=store), count
-
-    def write(self, count: int) -> int:
-        """Replace the touched groups by the ``count`` fresh rows in one commit; return how many rows were written."""
-        contract = contract_of(self.stage.table)
-        rows = self.rows.select([column.name for column in contract.stored])
-        files = -(-count // ROWS_OF_A_FILE)
-        if files > 1:  # sorted by group, so that a refresh of few groups rewrites few files
-            column = self.refresh.column
-            rows = rows.repartitionByRange(files, column).sortWithinPartitions(column)
+    def _lacks_some(self, touched: list[Any] | None) -> bool:
+        """Register the fresh rows that the groups lack; return False if a row of the groups is not fresh."""
+        names = _listed(self.engine.columns(FRESH))
+        self._read_own(touched)
+        signed = f"SELECT {names}, 1 AS _times FROM {FRESH} UNION ALL SELECT {names}, -1 AS _times FROM {OWN}"
+        differing = f"SELECT {names}, sum(_times) AS _times FROM ({signed}) GROUP BY {names} HAVING sum(_times) <> 0"
+        if self.engine.rows(f"SELECT 1 AS _one FROM {OWN} LIMIT 1"):
+            self.engine.keep(ADDED, differing)
         else:
-            rows = rows.coalesce(1)
-        return self.warehouse.replace_groups(self.stage.table, rows, self.replaces, contract, count)
+            self.engine.view(ADDED, f"SELECT {names}, 1 AS _times FROM {FRESH}")
+        self.engine.view(LACKING, f"SELECT {names} FROM {ADDED}")
+        return not self.engine.rows(f"SELECT 1 AS _one FROM {ADDED} WHERE _times <> 1 LIMIT 1")
+
+    def _read_own(self, touched: list[Any] | None) -> None:
+        """Register the table's own rows in the touched groups (None: all)."""
+        column = self.refresh.column
+        if touched is None:
+            self.engine.read(OWN, self.stage.table)
+        else:
+            where = self.engine.is_one_of(column, TOUCHED)
+            self.engine.read(OWN, self.stage.table, among=ranges_of(column, touched, None) or None, where=where)
+
+    @property
+    def _names(self) -> dict[str, str]:
+        """What the inputs are called here, by their names in texts."""
+        return {name_of(table): f"_input_{name_of(table)}" for table in self.batch}
+
+    def _chains(self) -> dict[str, Along]:
+        return {table: group for table, group in self.refresh.groups.items() if isinstance(group, Along)}
 
 
-def _repeated(rows: DataFrame, grain: Sequence[str]) -> DataFrame:
-    """Return one row: how many values of a grain occur in several rows; null counts as a value.
-
-    Values are compared by hashes of 128 bits, which take less memory than long names. ``xxhash64`` skips nulls, so
-    whether a column is null is hashed as well.
-    """
-    from pyspark.sql import functions as F
-
-    columns = [F.col(f"`{name}`") for name in grain]
-    values = [*columns, *(column.isNull() for column in columns)]
-    hashes = [F.xxhash64(F.lit(seed), *values).alias(f"_hash_{seed}") for seed in (0, 1)]
-    repeated = rows.groupBy(*hashes).count().where(F.col("count") > 1)
-    return repeated.agg(F.count(F.lit(1)).alias(REPEATED))
+def repeated(rows: str, grain: Iterable[str]) -> str:
+    """Return a query for the number of values of a grain that occur in several rows; null counts as a value."""
+    names = _listed(grain)
+    several = f"SELECT count(*) AS _times FROM {rows} GROUP BY {names} HAVING count(*) > 1"
+    return f"SELECT count(*) AS `{REPEATED}` FROM ({several})"
 
 
-def _by_name(counts: DataFrame) -> DataFrame:
-    """Return one row of counts as one row per count, with the count's name."""
-    from pyspark.sql import functions as F
-
-    pairs = [
-        F.struct(F.lit(name).alias("fact"), F.col(f"`{name}`").cast("bigint").alias("count")) for name in counts.columns
-    ]
-    return counts.select(F.inline(F.array(*pairs)))
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
-def _followed_by(some: DataFrame, more: DataFrame) -> DataFrame:
-    return some.unionAll(more)
+def _by_group(
+    selected: Iterable[Mapping[str, Any]], own: Iterable[Mapping[str, Any]], column: str
+) -> Iterator[tuple[Rows, Rows]]:
+    """Yield the selected rows and the table's own rows of each group; both come in the order of groups, null first."""
 
+    def with_group(rows: Iterable[Mapping[str, Any]], is_own: bool) -> Iterator[tuple[Any, bool, Mapping[str, Any]]]:
+        return (((row[column] is not None, row[column]), is_own, row) for row in rows)
 
-def _count_broken(broken: Column, code: str) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.coalesce(F.count_if(broken), F.lit(0)).alias(code)
-
-
-def _changed(feed: Changes, counted: Sequence[str]) -> DataFrame:
-    """Return the changed rows of an input, as they were before and as they are now.
-
-    If the input's groups are replaced as a whole, rows that were written back unchanged are left out. ``counted`` names
-    the columns that count.
-    """
-    from pyspark.sql import functions as F
-
-    changes = feed.rows
-    if feed.batch.start is None or feed.table not in REPLACED:
-        return changes
-    sign = F.when(F.col("_change_type").isin("insert", "update_postimage"), 1).otherwise(-1)
-    return changes.groupBy(*counted).agg(F.sum(sign).alias("_times")).where("_times <> 0")
-
-
-def _collectable(counts: DataFrame) -> Column:
-    """Return the group in a form that Python can hold: times as microseconds, as their conversion fails in year 1."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import TimestampType
-
-    is_time = isinstance(counts.schema["_group"].dataType, TimestampType)
-    return (F.unix_micros("_group") if is_time else F.col("_group")).alias("_group")
-
-
-def _collected(group: Any, kind: DataType) -> Any:
-    from pyspark.sql.types import TimestampType
-
-    is_time = group is not None and isinstance(kind, TimestampType)
-    return EPOCH + timedelta(microseconds=group) if is_time else group
-
-
-def _touched(stage: Summarise, refresh: Refresh, feed: Changes) -> DataFrame:
-    """Return one row per group that each changed row of an input touches, and whether it is the row's first group.
-
-    If the groups are found in the table itself, the table's own rows count instead of the input's.
-    """
-    from pyspark.sql import functions as F
-
-    group = refresh.groups[feed.table]
-    columns = [name for name in feed.rows.columns if name != "_change_type"]
-    changed = _changed(feed, refresh.counts(feed.table, columns))
-    if isinstance(group, Along):
-        return _grouped(changed, group.group)
-    if not isinstance(group, OwnRows):
-        return _grouped(changed, group)
-    asked = changed.select(group.column).distinct().limit(MOST_GROUPS + 1)
-    named = [row[0] for row in asked.collect()]
-    feed.check(asked)
-    is_few = len(named) <= MOST_GROUPS  # with more values take all rows of the condition
-    _, version = feed.warehouse.state(stage.table)
-    among = ranges_of([group.column], group.column, named, None) if is_few else []
-    own = feed.warehouse.read(stage.table, version, among or None).where(group.condition)
-    if is_few:
-        own = own.where(_is_one_of(F.col(group.column), named))
-    return own.select(F.col(refresh.column).alias("_group"), F.lit(True).alias("_is_first"))
-
-
-def _grouped(rows: DataFrame, group: str | EachOf) -> DataFrame:
-    """Return one row per group of each row, and whether it is the row's first group."""
-    from pyspark.sql import functions as F
-
-    expression = group.expression if isinstance(group, EachOf) else group
-    if not _is_array(rows, expression):
-        return rows.select(F.expr(expression).alias("_group"), F.lit(True).alias("_is_first"))
-    exploded = rows.select(F.posexplode(F.expr(expression)).alias("_place", "_group"))
-    return exploded.select("_group", (F.col("_place") == 0).alias("_is_first"))
-
-
-def _is_array(rows: DataFrame, group: str) -> bool:
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import ArrayType
-
-    return isinstance(rows.select(F.expr(group)).schema[0].dataType, ArrayType)
-
-
-def _selected(
-    spark: SparkSession, text: str, frames: Mapping[str, DataFrame], parameters: Mapping[str, Any]
-) -> DataFrame:
-    """Return what a query selects; its text names DataFrames in braces.
-
-    ``spark.sql(text, **frames)`` does the same, but takes a tenth of a small run: before it drops the views, it
-    compares each of them with everything that is cached, such as each of Delta's snapshots.
-    """
-    views = {name: f"_{name}_{uuid4().hex}" for name in frames}
-    catalog = spark._jsparkSession.sessionState().catalog()
-    try:
-        for name, frame in frames.items():
-            frame.createTempView(views[name])
-        return spark.sql(text.format(**views), args=dict(parameters))
-    finally:
-        for view in views.values():
-            catalog.dropTempView(view)
-
-
-def _among(
-    warehouse: Warehouse,
-    table: str,
-    version: int,
-    rows: DataFrame,
-    group: str | EachOf,
-    touched: list[Any],
-    span: Span | None,
-) -> DataFrame:
-    """Return an input's rows in the touched groups, without the files that have none by their statistics."""
-    from pyspark.sql import functions as F
-
-    if isinstance(group, str) and _is_array(rows, group):
-        return rows.where(F.exists(F.expr(group), lambda one: _is_one_of(one, touched)))
-    if ranges := ranges_among(rows.columns, group, touched, span):
-        rows = warehouse.read(table, version, ranges)
-    if isinstance(group, EachOf):
-        return rows.where(F.exists(F.expr(group.expression), lambda one: _is_one_of(one, touched)))
-    return rows.where(_is_one_of(F.expr(group), touched))
-
-
-def _reached(
-    warehouse: Warehouse, table: str, version: int, groups: list[Any], place: str, leads_to: str, times: int
-) -> list[Any] | None:
-    """Return groups and those that an input's rows lead to from them, in so many steps; None for more than the most.
-
-    ``place`` and ``leads_to`` are the expressions of the group that a row is in, and of the one that it leads to.
-    """
-    from pyspark.sql import functions as F
-
-    reached, last = set(groups), list(groups)
-    for _ in range(times):
-        rows = _among(warehouse, table, version, warehouse.read(table, version), place, last, None)
-        led = rows.select(F.expr(leads_to).alias("_group")).where("_group IS NOT NULL").distinct()
-        last = [row["_group"] for row in led.limit(MOST_GROUPS + 1).collect() if row["_group"] not in reached]
-        reached.update(last)
-        if len(reached) > MOST_GROUPS:
-            return None
-        if not last:
-            break
-    return list(reached)
-
-
-def _is_one_of(group: Column, touched: list[Any]) -> Column:
-    from pyspark.sql import functions as F
-
-    values = [value for value in touched if value is not None]
-    if values and isinstance(values[0], datetime):  # a literal of a time before 1582 would be in another calendar
-        among = F.unix_micros(group).isin([(value - EPOCH) // timedelta(microseconds=1) for value in values])
-    elif values and isinstance(values[0], date):
-        among = F.unix_date(group).isin([(value - EPOCH.date()).days for value in values])
-    else:
-        among = group.isin(values) if values else F.lit(False)
-    return among | group.isNull() if None in touched else among
+    both = merge(with_group(selected, False), with_group(own, True), key=itemgetter(0))
+    for _, members in groupby(both, key=itemgetter(0)):
+        given: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]] = ([], [])
+        for _, is_own, row in members:
+            given[is_own].append(row)
+        yield given

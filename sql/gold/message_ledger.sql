@@ -9,7 +9,7 @@
 --   silver.dead_letters: each of source_slice where is_counted
 --   silver.inferred_dead_letters: each of source_slice
 --   silver.dlq_roots: slice
---   silver.transactions: slices
+--   silver.transactions: each in slices
 --   silver.log_ranges: slice
 --   silver.topic_policies: own rows by topic where NOT in_log
 -- A message is lost if it was acknowledged, landed segments of its partition prove it absent, and the log is known not

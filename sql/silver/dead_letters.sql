@@ -9,7 +9,7 @@
 --   silver.dlq_records: concat(lpad(dlq_offset div 1000, 16, '0'), ':', dlq_partition, ':', dlq_topic)
 --   quarantine.dlq_records: each of concat(lpad(dlq_offset div 1000, 16, '0'), ':', dlq_partition, ':', dlq_topic)
 --   held.dlq_records: each of concat(lpad(dlq_offset div 1000, 16, '0'), ':', dlq_partition, ':', dlq_topic)
---   silver.transactions: slices
+--   silver.transactions: each in slices
 --   silver.dlq_control_markers: slice
 -- These records do not count: a record that the contract refused or that is held, a transaction marker that the
 -- source's log proves, and a record whose transaction was aborted (KIP-1317 with KIP-1289: what was rolled back was

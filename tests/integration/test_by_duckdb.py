@@ -20,13 +20,13 @@ from local.demo import land as land_demo
 from pipelines.catalog import stages, stages_of_type
 from pipelines.commands.generate import generate
 from pipelines.engines import choose
-from pipelines.engines.choose import suits_duckdb
-from pipelines.engines.duckdb import sessions
+from pipelines.engines.choose import Choice, suits_duckdb
+from pipelines.engines.duckdb import engine, sessions
 from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.stage import Summarise
-from pipelines.steps import by_duckdb, summarise
-from pipelines.steps.by_duckdb import DuckSummary
+from pipelines.steps import summarise
+from pipelines.steps.summarise import Refreshed, Refreshing
 from pipelines.stores import lock
 from pipelines.warehouse import few_rows, jvmless
 from pipelines.warehouse.tables import Warehouse
@@ -39,15 +39,16 @@ SUMMARY = "gold.dlq_summary"
 @pytest.fixture
 def by_duck(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count the refreshes that DuckDB made, by table."""
-    of, made = DuckSummary.of, Counter[str]()
+    by, made = summarise.refreshed_by, Counter[str]()
 
     @contextmanager
-    def counted(warehouse: Warehouse, stage: Summarise, batch: Any) -> Iterator[DuckSummary | None]:
-        with of(warehouse, stage, batch) as found:
-            made[stage.table] += 1
+    def counted(chosen: Choice, warehouse: Warehouse, stage: Summarise, batch: Any) -> Iterator[Refreshed | None]:
+        with by(chosen, warehouse, stage, batch) as found:
+            if chosen.is_duckdb:
+                made[stage.table] += 1
             yield found
 
-    monkeypatch.setattr(DuckSummary, "of", counted)
+    monkeypatch.setattr(summarise, "refreshed_by", counted)
     return made
 
 
@@ -63,12 +64,11 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
         monkeypatch.setattr(few_rows, "MOST_ROWS", 2)
         monkeypatch.setattr(few_rows, "ROWS_OF_A_BATCH", 3)
         monkeypatch.setattr(few_rows, "BYTES_OF_A_FILE", 1)
-        monkeypatch.setattr(by_duckdb, "MOST_REWRITTEN", 0)
-        monkeypatch.setattr(by_duckdb, "MOST_KEPT", 0)
-        monkeypatch.setattr(by_duckdb, "MOST_GROUPS", 8)
+        monkeypatch.setattr(engine, "MOST_REWRITTEN", 0)
+        monkeypatch.setattr(engine, "MOST_KEPT", 0)
         monkeypatch.setattr(summarise, "MOST_GROUPS", 8)
-        monkeypatch.setattr(by_duckdb, "ROWS_OF_A_BATCH", 2)
-        monkeypatch.setattr(by_duckdb, "ROWS_OF_A_PART", 20)
+        monkeypatch.setattr(engine, "ROWS_OF_A_BATCH", 2)
+        monkeypatch.setattr(engine, "ROWS_OF_A_PART", 20)
     return str(request.param)
 
 
@@ -95,7 +95,7 @@ def test_large_groups_get_the_rows_that_they_lack(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, by_duck: Counter[str]
 ) -> None:
     monkeypatch.setattr(few_rows, "MOST_ROWS", 2)
-    monkeypatch.setattr(by_duckdb, "MOST_REWRITTEN", 2)
+    monkeypatch.setattr(engine, "MOST_REWRITTEN", 2)
     appended = []
     for first in range(0, 8, 2):
         lines = [acknowledgement(offset=offset) for offset in range(first, first + 2)]
@@ -112,15 +112,15 @@ def test_large_groups_get_the_rows_that_they_lack(
 def test_parts_follow_the_rows_of_touched_groups_not_the_changed_ones(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_duckdb, "ROWS_OF_A_PART", 3)
-    fresh, parts = by_duckdb._Refreshing._fresh, []
+    monkeypatch.setattr(engine, "ROWS_OF_A_PART", 3)
+    make, parts = Refreshing._make, []
 
-    def noted(refreshing: Any, touched: Any, in_parts: int = 1) -> int:
-        if refreshing.stage.table == "gold.message_ledger":
+    def noted(refreshing: Refreshing, touched: Any, in_parts: int = 1) -> None:
+        if (refreshing.stage.table, refreshing.chosen.is_duckdb) == ("gold.message_ledger", True):
             parts.append(in_parts)
-        return fresh(refreshing, touched, in_parts)
+        make(refreshing, touched, in_parts)
 
-    monkeypatch.setattr(by_duckdb._Refreshing, "_fresh", noted)
+    monkeypatch.setattr(Refreshing, "_make", noted)
     for name, offsets in {"many": [*range(8), 5000], "one of many": [8], "one of few": [5001]}.items():
         land(settings, {f"{name}.jsonl": [acknowledgement(offset=offset) for offset in offsets]}, "acknowledgements")
         run_needed(spark, settings, "gold.message_ledger")
@@ -131,7 +131,7 @@ def test_parts_follow_the_rows_of_touched_groups_not_the_changed_ones(
 def test_rows_that_stay_are_not_written_again_if_many_others_are_new(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_duckdb, "MOST_REWRITTEN", 1)
+    monkeypatch.setattr(engine, "MOST_REWRITTEN", 1)
     table, at = "gold.incident_suspects", datetime(2026, 11, 21, tzinfo=UTC)
     known = {"cluster": "default", "original_topic": "orders", "consumer_group": "g", "record_count": 1}
     shared = {"attribute_kind": "header", "attribute_share": 1.0}
@@ -156,7 +156,7 @@ def delta_log(settings: Settings, table: str) -> list[dict[str, Any]]:
 def test_many_groups_are_refreshed_with_all_others(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, by_duck: Counter[str]
 ) -> None:
-    monkeypatch.setattr(by_duckdb, "MOST_GROUPS", 1)
+    monkeypatch.setattr(summarise, "MOST_GROUPS", 1)
     for name, offsets in (("a", (1, 1_500)), ("b", (2, 1_501, 2_500))):  # of two and three slices
         land(settings, {f"{name}.jsonl": [line(offset, headers=kip_1191(offset=offset)) for offset in offsets]})
         run_chain(spark, settings)
@@ -171,21 +171,25 @@ def test_very_large_inputs_are_left_to_spark(
     run_chain(spark, settings)
     assert by_duck[SUMMARY] == 1
     land(settings, {"b.jsonl": [line(2), line(3)]})
-    monkeypatch.setattr(by_duckdb, "MOST_BYTES", 0)
+    monkeypatch.setattr(choose, "MOST_BYTES", 0)
     run_chain(spark, settings)
     assert by_duck[SUMMARY] == 1
     assert sum(row["record_count"] for row in tables(settings)[SUMMARY]) == 3
 
 
-def test_many_rows_of_its_own_for_a_module_are_left_to_spark(
+def test_a_module_gets_the_rows_of_its_own_of_each_group(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, by_duck: Counter[str]
 ) -> None:
-    monkeypatch.setattr(by_duckdb, "MOST_OBJECTS", 0)
-    for name, made in (("a", 1), ("b", 1)):
-        land(settings, {f"{name}.jsonl": [line(ord(name))]})
+    monkeypatch.setattr(engine, "ROWS_OF_A_BATCH", 1)
+    for name in ("a", "b"):
+        of_both = [
+            line(at, headers=kip_1191(topic, 0, at))
+            for topic, at in (("orders", ord(name)), ("payments", 200 + ord(name)))
+        ]
+        land(settings, {f"{name}.jsonl": of_both})
         run_needed(spark, settings, "silver.dlq_episodes")
-        assert by_duck["silver.dlq_episodes"] == made
-    assert [row["record_count"] for row in tables(settings)["silver.dlq_episodes"]] == [2]
+    assert by_duck["silver.dlq_episodes"] == 2
+    assert [row["record_count"] for row in tables(settings)["silver.dlq_episodes"]] == [2, 2]
 
 
 def test_many_rows_are_written_in_the_order_of_groups(
@@ -230,6 +234,6 @@ def test_what_duckdb_refuses_is_left_to_spark_and_the_next_refresh_is_its_own_ag
 def test_what_only_spark_opens_is_left_to_spark(spark: SparkSession, settings: Settings) -> None:
     (stage,) = (stage for stage in stages_of_type(Summarise) if stage.table == SUMMARY)
     settings = settings.model_copy(update={"warehouse": "hdfs://name/warehouse"})
-    by_spark = choose.Engine("spark", "only Spark opens the warehouse")
+    by_spark = choose.Choice("spark", "only Spark opens the warehouse")
     assert choose.of_refresh(Warehouse(settings), stage.table) == by_spark
     assert choose.of_decisions(Warehouse(settings), []) == by_spark

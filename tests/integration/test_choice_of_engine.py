@@ -12,11 +12,11 @@ from local import demo
 from pipelines.catalog import CATALOG
 from pipelines.commands import display
 from pipelines.engines.choose import DUCKDB, SPARK, suits_duckdb
+from pipelines.engines.duckdb import engine
 from pipelines.engines.duckdb.translate import Untranslatable
 from pipelines.run.runner import run
 from pipelines.settings import Settings
-from pipelines.stage import Split, Summarise
-from pipelines.steps import by_duckdb
+from pipelines.stage import Derive, Split, Summarise
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
@@ -41,10 +41,10 @@ def ran(spark: SparkSession, settings: Settings, engine: str) -> dict[str, Stage
 def by_both(spark: SparkSession, empty: Path, scratch: Path, fill: object) -> tuple[Engines, list[Settings]]:
     found: Engines = {}
     made = []
-    for engine in ("auto", SPARK):
-        settings = warehouse_of(empty, scratch / engine)
+    for setting in ("auto", SPARK):
+        settings = warehouse_of(empty, scratch / setting)
         fill(settings)  # type: ignore[operator]
-        found[engine] = ran(spark, settings, engine)
+        found[setting] = ran(spark, settings, setting)
         made.append(settings)
     return found, made
 
@@ -82,6 +82,7 @@ def both(
 
 def test_every_table_is_the_same_by_either_engine(both: tuple[Engines, list[Settings]]) -> None:
     check(*both)
+    assert {one.table for one in CATALOG if isinstance(one, Derive)} <= both[0]["auto"].keys()
 
 
 @pytest.mark.thorough
@@ -118,8 +119,8 @@ def test_a_refusal_is_told_once_and_left_to_spark(
             raise Untranslatable("a function that it does not have")
         return translated(text)
 
-    translated = by_duckdb.translated
-    monkeypatch.setattr(by_duckdb, "translated", refused)
+    translated = engine.translated
+    monkeypatch.setattr(engine, "translated", refused)
     land(settings, {"a.jsonl": [line(at, headers=kip_1191("orders", 0, at)) for at in range(3)]})
     done = run_chain(spark, settings)
     assert done["gold.dlq_summary"].engine == SPARK

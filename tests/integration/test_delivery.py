@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 
 from pipelines.catalog import stages
 from pipelines.commands import trace
+from pipelines.engines import spark as engine_of_spark
 from pipelines.run import runner
 from pipelines.settings import ROOT, Settings
-from pipelines.steps import summarise
 from pipelines.stores import lock
 from pipelines.warehouse import tables as tables_of_warehouse
 from pipelines.warehouse.quality import StageRun
@@ -512,7 +512,7 @@ def changed_files(settings: Settings, table: str) -> Counter[str]:
 def test_only_what_news_touches_is_refreshed(
     spark: SparkSession, new: Callable[[str], Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (tables_of_warehouse, summarise):
+    for module in (tables_of_warehouse, engine_of_spark):
         monkeypatch.setattr(module, "ROWS_OF_A_FILE", 10)
     settings = new("news")
     tables = (*OF_ACKNOWLEDGEMENTS, *OF_LETTERS, *LEDGER)

@@ -19,8 +19,8 @@ from pipelines.engines.duckdb import sessions
 from pipelines.engines.duckdb.translate import translated
 from pipelines.settings import ROOT
 from pipelines.stage import Derive, Summarise
-from pipelines.steps.summarise import _selected, name_of
-from tests.testing.engines import MOMENT, Known, by_duckdb, contract_of_input, drawn, kept, type_of, value
+from pipelines.steps.refresh import name_of
+from tests.testing.engines import MOMENT, Known, by_duckdb, contract_of_input, drawn, kept, selected, type_of, value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,7 +114,7 @@ def of_a_table(contract: Contract, hostile: float = 0.0) -> Known:
 
 def counted_by_spark(spark: SparkSession, text: str, files: Mapping[str, Path]) -> dict[str, int | None]:
     frames = {name_of(table): spark.read.parquet(str(file)) for table, file in files.items()}
-    counts = _selected(spark, text, frames, {})
+    counts = selected(spark, text, frames, {})
     (row,) = counts.selectExpr(*(f"CAST(`{name}` AS BIGINT) AS `{name}`" for name in counts.columns)).collect()
     return row.asDict()
 

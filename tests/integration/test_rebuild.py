@@ -22,7 +22,7 @@ from pipelines.errors import UsageError
 from pipelines.run import runner
 from pipelines.settings import Settings, load
 from pipelines.stage import Summarise
-from pipelines.steps import by_duckdb, summarise
+from pipelines.steps import summarise
 from pipelines.stores import lock
 from pipelines.warehouse import progress, quality
 from pipelines.warehouse.quality import StageRun
@@ -86,8 +86,7 @@ def defect(monkeypatch: pytest.MonkeyPatch, table: str) -> Any:
 
     @contextmanager
     def lasting() -> Iterator[None]:
-        for module in (summarise, by_duckdb):
-            patched.setattr(module, "select_of", twice)
+        patched.setattr(summarise, "select_of", twice)
         yield
         patched.undo()
 

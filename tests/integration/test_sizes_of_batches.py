@@ -14,6 +14,7 @@ from pyarrow import ArrowInvalid  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from pipelines.catalog import stages_of_type
+from pipelines.engines import choose
 from pipelines.engines.duckdb import sessions
 from pipelines.jvm import session
 from pipelines.run.readmit import readmit, stage_with_quarantine

@@ -13,13 +13,19 @@ from pyspark.sql import functions as F
 from expectations import literals
 from expectations.contract import Contract, contract_of
 from pipelines.catalog import stages_of_type
+from pipelines.engines import spark as engine_of_spark
+from pipelines.engines.base import Engine
+from pipelines.engines.duckdb import sessions
+from pipelines.engines.duckdb.engine import DuckEngine
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Summarise
-from pipelines.steps import by_duckdb, summarise
+from pipelines.steps import summarise
 from pipelines.steps.refresh import Span, ranges_of
-from pipelines.steps.summarise import REPEATED, Summary
+from pipelines.steps.summarise import REPEATED, Refreshing
+from pipelines.steps.summarise import repeated as repeated_of
 from pipelines.warehouse.groups import Groups
 from pipelines.warehouse.ranges import within
+from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, line, run_chain
 
 GOLD = "gold.dlq_summary"
@@ -53,7 +59,7 @@ def test_a_grain_that_is_repeated_is_found_in_every_summarised_table(spark: Spar
     assert f"`{REPEATED}`" not in text  # the contract implies it
 
     def repeated(*grains: tuple[Any, ...]) -> DataFrame:
-        return summarise._repeated(fresh_rows(spark, contract, list(grains)), contract.grain)
+        return spark.sql(repeated_of("{fresh}", contract.grain), fresh=fresh_rows(spark, contract, list(grains)))
 
     # null is a value of its own and differs from its neighbours' values
     found = repeated(*once).unionAll(repeated(*once, whole, empty, empty)).collect()
@@ -66,8 +72,7 @@ def test_a_table_whose_select_repeats_its_grain_is_not_written(
     selects = {stage.table: summarise.select_of(stage.table) for stage in SUMMARISED}
     selects[GOLD] = f"WITH once AS ({selects[GOLD]}) SELECT * FROM once UNION ALL SELECT * FROM once"
     land(settings, {"a.jsonl": [line(1)]})
-    for module in (summarise, by_duckdb):
-        monkeypatch.setattr(module, "select_of", selects.get)
+    monkeypatch.setattr(summarise, "select_of", selects.get)
     done = run_chain(spark, settings)[GOLD]
     assert done.status == "broken"
     assert REPEATED in {outcome.code for outcome in done.verdict.failed}  # type: ignore[union-attr]
@@ -78,21 +83,21 @@ def test_jobs_of_a_gate_do_not_grow_with_the_rules(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bare = replace(contract_of(GOLD), columns=tuple(replace(column, rules=()) for column in contract_of(GOLD).columns))
-    gate, jobs = Summary.gate, []
+    facts, jobs = Refreshing._facts, []
 
-    def counted(self: Summary, run_id: str) -> Any:
+    def counted(self: Refreshing, touched: Any) -> Any:
         if self.stage.table != GOLD:
-            return gate(self, run_id)
-        self.rows.count()  # cached from here on
+            return facts(self, touched)
+        self.engine.rows(f"SELECT count(*) FROM {summarise.FRESH}")  # cached from here on
         for contract in (bare, bare, contract_of(GOLD)):  # once to warm up
             monkeypatch.setattr(summarise, "contract_of", lambda table, contract=contract: contract)
-            spark.sparkContext.setJobGroup(f"{run_id}-{len(jobs)}", "a gate")
-            found = gate(self, run_id)
-            jobs.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"{run_id}-{len(jobs)}")))
+            spark.sparkContext.setJobGroup(f"gate-{len(jobs)}", "a gate")
+            found = facts(self, touched)
+            jobs.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"gate-{len(jobs)}")))
         monkeypatch.setattr(summarise, "contract_of", contract_of)
         return found
 
-    monkeypatch.setattr(Summary, "gate", counted)
+    monkeypatch.setattr(Refreshing, "_facts", counted)
     land(settings, {"a.jsonl": [line(1), line(2)]})
     try:
         assert run_chain(spark, settings)[GOLD].status == "passed"
@@ -109,20 +114,28 @@ def test_jobs_of_a_gate_do_not_grow_with_the_rules(
         ("timestamp", [datetime(900, 3, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC), None]),
     ],
 )
-def test_groups_of_each_type_are_found_again(spark: SparkSession, kind: str, groups: list[Any]) -> None:
+def test_groups_of_each_type_are_found_again(
+    spark: SparkSession, settings: Settings, kind: str, groups: list[Any]
+) -> None:
     text = ", ".join(f"({'NULL' if group is None else literals.spark(group)})" for group in groups)
-    rows = spark.sql(f"SELECT CAST(_group AS {kind}) AS _group FROM VALUES {text} AS made(_group)")
+    warehouse = Warehouse(settings, spark)
+    with engine_of_spark.opened(warehouse, GOLD) as by_spark, sessions.session(warehouse.root) as connection:
+        for engine in (by_spark, DuckEngine(warehouse, None, connection)):  # type: ignore[arg-type]
+            engine.view("_all", f"SELECT CAST(_group AS {kind}) AS _group FROM VALUES {text} AS made(_group)")
 
-    def of(some: DataFrame) -> set[Any]:
-        collected = some.select(summarise._collectable(some)).collect()
-        return {summarise._collected(row["_group"], rows.schema[0].dataType) for row in collected}
+            def of(engine: Engine, where: str) -> set[Any]:
+                return {group for (group,) in engine.rows(f"SELECT _group FROM _all WHERE {where}")}
 
-    assert of(rows) == set(groups)
-    for touched in (groups[1:], groups[:1]):
-        assert of(rows.where(summarise._is_one_of(F.col("_group"), touched))) == set(touched)
-        assert of(rows.where(Groups("_group", tuple(touched)).predicate())) == set(touched)
-        if ranges := ranges_of(rows.columns, "_group", touched, None):
-            assert of(rows.where(within(ranges))) == set(touched)
+            assert of(engine, "true") == set(groups)
+            for touched in (groups[1:], groups[:1]):
+                engine.groups("_touched", touched)
+                assert of(engine, engine.is_one_of("_group", "_touched")) == set(touched)
+                assert of(engine, engine.has_one_of("array(_group)", "_touched")) == set(touched)
+        for touched in (groups[1:], groups[:1]):
+            assert of(by_spark, Groups("_group", tuple(touched)).predicate()) == set(touched)
+            if ranges := ranges_of("_group", touched, None):
+                found = spark.table("_all").where(within(ranges)).select(F.col("_group").cast("string")).collect()
+                assert len(found) == len(touched)
 
 
 def test_a_span_of_a_date_is_the_whole_day(spark: SparkSession) -> None:
@@ -130,6 +143,6 @@ def test_a_span_of_a_date_is_the_whole_day(spark: SparkSession) -> None:
     rows = spark.sql(f"SELECT explode(sequence({ends}, INTERVAL 1 HOUR)) AS at")
     span = Span("at", timedelta(hours=24))
     touched = [date(2026, 3, 2)]
-    ranges = ranges_of(rows.columns, "CAST(at AS DATE)", touched, span)
-    found = rows.where(within(ranges)).where(summarise._is_one_of(F.expr("CAST(at AS DATE)"), touched))
+    ranges = ranges_of("CAST(at AS DATE)", touched, span)
+    found = rows.where(within(ranges)).where("CAST(at AS DATE) IN (DATE '2026-03-02')")
     assert [row["at"].hour for row in found.orderBy("at").collect()] == list(range(24))

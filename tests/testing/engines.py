@@ -17,21 +17,22 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 
 from expectations.contract import Contract, contract_of
 from pipelines.catalog import stages_of_type
+from pipelines.engines.choose import DUCKDB, Choice
 from pipelines.engines.duckdb import sessions
+from pipelines.engines.duckdb.engine import DuckEngine
 from pipelines.engines.duckdb.translate import translated
 from pipelines.settings import load
 from pipelines.stage import Split, Summarise
-from pipelines.steps.by_duckdb import FRESH, DuckSummary, _Refreshing
 from pipelines.steps.held import contract_of_held
 from pipelines.steps.refresh import name_of, refresh_of, select_of
-from pipelines.steps.summarise import Summary, _selected
+from pipelines.steps.summarise import FRESH, Refreshed, Refreshing
 from pipelines.warehouse.progress import Batch
-from pipelines.warehouse.tables import Warehouse, quarantine_contract
+from pipelines.warehouse.tables import quarantine_contract
 from tests.testing.shapes import UNIQUE, shaped
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 PARAMETERS = {"silent_after_seconds": 300}
 MOMENT = datetime(2026, 11, 21, 2, 41, 17, tzinfo=UTC)
@@ -136,7 +137,14 @@ def by_spark(spark: SparkSession, stage: Summarise, inputs: Mapping[str, Path]) 
         name_of(table): spark.read.schema(type_of(contract_of_input(table))).parquet(str(file))
         for table, file in inputs.items()
     }
-    return _selected(spark, select_of(stage.table), frames, PARAMETERS).toArrow()
+    return selected(spark, select_of(stage.table), frames, PARAMETERS).toArrow()
+
+
+def selected(
+    spark: SparkSession, text: str, frames: Mapping[str, DataFrame], parameters: Mapping[str, Any]
+) -> DataFrame:
+    """Return what a query selects; its text names DataFrames in braces."""
+    return spark.sql(text, args=dict(parameters), **frames)
 
 
 def by_duckdb(stage: Summarise, inputs: Mapping[str, Path]) -> arrow.Table:
@@ -150,11 +158,12 @@ def by_duckdb(stage: Summarise, inputs: Mapping[str, Path]) -> arrow.Table:
 def in_parts(stage: Summarise, inputs: Mapping[str, Path], parts: int) -> arrow.Table:
     """Return what a refresh of all groups makes in so many parts; raises what DuckDB raises."""
     schema = SimpleNamespace(to_json=type_of(contract_of(stage.table)).json)
-    opened: Any = SimpleNamespace(schema=lambda: schema)
+    there: Any = SimpleNamespace(schema=lambda: schema)
     warehouse: Any = SimpleNamespace(settings=load())
     batch = dict.fromkeys(inputs, Batch(None, 0))
     with _viewed(inputs, "_input_") as connection:
-        _Refreshing(warehouse, stage, refresh_of(stage), batch, connection, opened)._fresh(None, parts)
+        engine = DuckEngine(warehouse, there, connection)
+        Refreshing(Choice(DUCKDB, ""), engine, warehouse, stage, refresh_of(stage), batch)._make(None, parts)
         return connection.sql(f"FROM {FRESH}").to_arrow_table()
 
 
@@ -201,33 +210,30 @@ def all_of(rows: arrow.Table | arrow.RecordBatchReader) -> arrow.Table:
     return rows if isinstance(rows, arrow.Table) else rows.read_all()
 
 
-def differences(
-    few: DuckSummary | None, warehouse: Warehouse, stage: Summarise, batch: Mapping[str, Batch]
-) -> Iterator[str]:
-    """Yield how a refresh by DuckDB differs from the same one by Spark."""
-    with Summary.of(warehouse, stage, dict(batch)) as made:
-        if few is None or made is None:
-            if few is not made:
-                yield f"{stage.table}: only one engine finds news"
-            return
-        facts, _ = made.facts()
-        for what, found, expected in (
-            ("input rows", few.read, made.read),
-            ("groups", few.replaces and set(few.replaces.values), made.replaces and set(made.replaces.values)),
-            ("facts", dict(few.facts), facts),
-        ):
-            if found != expected:
-                yield f"{stage.table}: {what}: {found} instead of {expected}"
-        contract = contract_of(stage.table)
-        rows = made.rows.select([column.name for column in contract.stored]).toArrow()
-        if few.count != rows.num_rows:
-            yield f"{stage.table}: {few.count} rows instead of {rows.num_rows}"
-        found_rows, expected_rows = in_order(few.rows, rows.schema), in_order(rows, rows.schema)
-        if few.is_added:
-            there = warehouse.read(stage.table)
-            there = there.where(few.replaces.predicate()) if few.replaces else there
-            found_rows = sorted([*found_rows, *in_order(there.select(rows.schema.names).toArrow(), rows.schema)])
-        if found_rows != expected_rows:
-            both = Counter(found_rows), Counter(expected_rows)
-            extra, missing = [*(both[0] - both[1])][:2], [*(both[1] - both[0])][:2]
-            yield f"{stage.table}: rows {extra} instead of {missing}"
+def differences(found: Refreshed | None, expected: Refreshed | None) -> Iterator[str]:
+    """Yield how a refresh by DuckDB, with all rows in memory, differs from the same one by Spark."""
+    if found is None or expected is None:
+        if found is not expected:
+            yield f"{(found or expected).stage.table}: only one engine finds news"  # type: ignore[union-attr]
+        return
+    table, warehouse = found.stage.table, found.warehouse
+    for what, one, other in (
+        ("input rows", found.read, expected.read),
+        ("groups", *(made.replaces and set(made.replaces.values) for made in (found, expected))),
+        ("facts", dict(found.facts), dict(expected.facts)),
+        ("count", found.count, expected.count),
+    ):
+        if one != other:
+            yield f"{table}: {what}: {one} instead of {other}"
+    rows = expected.rows.toArrow()  # type: ignore[union-attr]
+    if found.count != rows.num_rows:
+        yield f"{table}: {found.count} rows instead of {rows.num_rows}"
+    found_rows, expected_rows = in_order(found.rows, rows.schema), in_order(rows, rows.schema)
+    if found.is_added:
+        there = warehouse.read(table)
+        there = there.where(found.replaces.predicate()) if found.replaces else there
+        found_rows = sorted([*found_rows, *in_order(there.select(rows.schema.names).toArrow(), rows.schema)])
+    if found_rows != expected_rows:
+        both = Counter(found_rows), Counter(expected_rows)
+        extra, missing = [*(both[0] - both[1])][:2], [*(both[1] - both[0])][:2]
+        yield f"{table}: rows {extra} instead of {missing}"

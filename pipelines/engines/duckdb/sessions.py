@@ -168,11 +168,17 @@ def session(root: str) -> Iterator[DuckDBPyConnection]:
         raise
 
 
+class Mistaken(Untranslatable):
+    """DuckDB cannot read a statement of Afterlog, whatever the rows are."""
+
+    is_defect = True
+
+
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
     """Raise Untranslatable for whatever DuckDB or Arrow cannot do, so that Spark does it; an interruption stays one.
 
-    Their messages can quote values, so they are not told.
+    Their messages can quote values, so they are not told. Statements that DuckDB cannot read are ``Mistaken``.
     """
     import duckdb
     from pyarrow import ArrowException  # type: ignore[import-untyped]
@@ -181,6 +187,8 @@ def refusals() -> Iterator[None]:
         yield
     except duckdb.InterruptException:  # the run is to stop
         raise
+    except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException, duckdb.SyntaxException) as error:
+        raise Mistaken(type(error).__name__) from error
     except (duckdb.Error, ArrowException, OverflowError, UnicodeError) as error:
         _forget_if_lost(error)
         raise Untranslatable(type(error).__name__) from None

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from pipelines.engines.choose import LeftToSpark
 from pipelines.engines.duckdb.functions import ALIKE, REPLACEMENT, SEED, number_of
 
 if TYPE_CHECKING:
@@ -116,8 +117,10 @@ _OF_THIS_MODULE = ("arrays_overlap", "get", "pmod", "timestamp_micros", "xxhash6
 _TRIES = {"INT": "spark_try_int", "BIGINT": "spark_try_bigint", "BOOLEAN": "spark_try_boolean"}
 
 
-class Untranslatable(Exception):  # no error: Spark answers instead
+class Untranslatable(LeftToSpark):
     """DuckDB cannot answer the statement, or cannot read a table as Spark does."""
+
+    is_refusal = True
 
 
 @lru_cache(maxsize=1024)

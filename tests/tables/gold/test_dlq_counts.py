@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.steps.refresh import select_of
-from pipelines.steps.summarise import _selected
+from tests.testing.engines import selected
 
 AT = datetime(2026, 11, 21, 2, 30, tzinfo=UTC)
 RECORDS = (
@@ -30,7 +30,7 @@ def counted(spark: SparkSession, *letters: tuple[Any, ...]) -> dict[tuple[str | 
         "dlq_records": spark.createDataFrame([*letters], RECORDS),
         "dlq_control_markers": spark.createDataFrame([], MARKERS),
     }
-    rows = _selected(spark, select_of("gold.dlq_counts"), frames, {}).collect()
+    rows = selected(spark, select_of("gold.dlq_counts"), frames, {}).collect()
     return {
         (row["source_slice"], row["original_topic"]): (row["record_count"], row["source_record_count"]) for row in rows
     }
@@ -67,7 +67,7 @@ def test_two_owners_are_not_counted_as_one(spark: SparkSession) -> None:
         "dlq_records": spark.createDataFrame(letters, RECORDS),
         "dlq_control_markers": spark.createDataFrame([], MARKERS),
     }
-    rows = _selected(spark, select_of("gold.dlq_counts"), frames, {}).collect()
+    rows = selected(spark, select_of("gold.dlq_counts"), frames, {}).collect()
     assert {(row["consumer_group"], row["owner"]): row["record_count"] for row in rows} == {
         ("g", "g"): 2,
         (None, "connector a"): 1,

@@ -12,8 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.settings import Settings
-from pipelines.stage import Summarise
-from pipelines.steps.by_duckdb import DuckSummary
+from pipelines.steps import summarise
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import run, warehouse_of
@@ -213,17 +212,17 @@ def test_late_dead_letters_are_counted_from_their_landing(spark: SparkSession, s
 def test_news_of_a_topic_touches_no_findings_of_others(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of, touched = DuckSummary.of, []
+    by, touched = summarise.refreshed_by, []
 
     @contextmanager
-    def told(warehouse: Warehouse, stage: Summarise, batch: Any) -> Iterator[DuckSummary | None]:
-        with of(warehouse, stage, batch) as made:
-            if stage.table == TABLE:
+    def told(*of_a_refresh: Any) -> Iterator[summarise.Refreshed | None]:
+        with by(*of_a_refresh) as made:
+            if of_a_refresh[2].table == TABLE:
                 assert made is not None
                 touched.append(made.replaces and set(made.replaces.values))
             yield made
 
-    monkeypatch.setattr(DuckSummary, "of", told)
+    monkeypatch.setattr(summarise, "refreshed_by", told)
     store(settings, QUARANTINE, broken(NEWEST, "rule"), broken(NEWEST, "rule", topic="dlq.new"))
     store(settings, "gold.push_health", {**OURS, "group_id": "g", "push_count": 1, "refused_count": 1})
     before = findings(spark, settings)

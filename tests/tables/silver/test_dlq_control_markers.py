@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.columns.slices import name
 from pipelines.steps.refresh import select_of
-from pipelines.steps.summarise import _selected
+from tests.testing.engines import selected
 
 LETTERS = (
     "cluster string, _bronze_id string, dlq_topic string, dlq_topic_id string, dlq_partition int, dlq_offset bigint, "
@@ -55,7 +55,7 @@ def markers(spark: SparkSession) -> dict[str, bool]:
         "log_batches": spark.createDataFrame([("kafka", "orders", 0, 3, "COMMIT", True, None, WRITTEN)], BATCHES),
         "log_ranges": spark.createDataFrame([("kafka", "orders", 0, 0, 9, True)], RANGES),
     }
-    found = _selected(spark, select_of("silver.dlq_control_markers"), inputs, {}).collect()
+    found = selected(spark, select_of("silver.dlq_control_markers"), inputs, {}).collect()
     assert {row["source_slice"] for row in found} == {name("orders", 0, 3)}
     return {row["_bronze_id"]: row["is_control_marker"] for row in found}
 

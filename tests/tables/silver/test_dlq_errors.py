@@ -18,7 +18,7 @@ from pipelines.engines.duckdb.translate import translated
 from pipelines.incidents.episodes import VERSION
 from pipelines.incidents.signature import frame_of, pattern_of, sql
 from pipelines.steps.refresh import select_of
-from pipelines.steps.summarise import _selected
+from tests.testing.engines import selected
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = datetime(2026, 11, 21, tzinfo=UTC)
@@ -62,8 +62,8 @@ def errors(
         "dlq_records": spark.createDataFrame([tuple(one[column] for column in NAMES) for one in letters], RECORDS),
         "dlq_control_markers": spark.createDataFrame([*markers], MARKERS),
     }
-    selected = _selected(spark, select_of("silver.dlq_errors"), frames, {})
-    return [row.asDict(recursive=True) for row in selected.collect()]
+    found = selected(spark, select_of("silver.dlq_errors"), frames, {})
+    return [row.asDict(recursive=True) for row in found.collect()]
 
 
 def model(letters: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -370,7 +370,7 @@ def test_no_filter_computes_a_fingerprint_that_the_projection_computes_again(spa
         "dlq_records": spark.createDataFrame(letters, RECORDS),
         "dlq_control_markers": spark.createDataFrame([("c", f"{1:064}", True)], MARKERS),
     }
-    selected = _selected(spark, select_of("silver.dlq_errors"), frames, {})
-    plan = selected._jdf.queryExecution().optimizedPlan().toString().splitlines()
+    found = selected(spark, select_of("silver.dlq_errors"), frames, {})
+    plan = found._jdf.queryExecution().optimizedPlan().toString().splitlines()
     assert any("Project" in line and "sha2(" in line for line in plan)
     assert not any("Filter" in line and "sha2(" in line for line in plan)

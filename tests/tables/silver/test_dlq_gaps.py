@@ -12,7 +12,7 @@ from pipelines.columns.cached import cached
 from pipelines.columns.slices import OFFSETS, name
 from pipelines.settings import ROOT
 from pipelines.steps.refresh import select_of
-from pipelines.steps.summarise import _selected
+from tests.testing.engines import selected
 
 LETTERS = (
     "cluster string, dlq_topic string, dlq_topic_id string, dlq_partition int, dlq_offset bigint, "
@@ -74,14 +74,14 @@ def test_gaps_of_random_logs_are_those_of_a_model(spark: SparkSession) -> None:
                 expected.add((cluster, gap[0], gap[-1], *within, by_compaction, len(gap) - explained))
 
     frames = {"dead_letters": spark.createDataFrame(letters, LETTERS).coalesce(1)}
-    frames["dlq_ranges"] = _selected(spark, select_of("silver.dlq_ranges"), frames, {}).persist()
+    frames["dlq_ranges"] = selected(spark, select_of("silver.dlq_ranges"), frames, {}).persist()
     frames["log_batches"] = spark.createDataFrame(batches, BATCHES).coalesce(1)
     frames["transactions"] = spark.createDataFrame(transactions, TRANSACTIONS).coalesce(1)
     frames["log_ranges"] = spark.createDataFrame(ranges, RANGES).coalesce(1)
-    with cached(_selected(spark, select_of("silver.dlq_gaps"), frames, {})) as fresh:
+    with cached(selected(spark, select_of("silver.dlq_gaps"), frames, {})) as fresh:
         gaps = fresh.collect()
         facts = (ROOT / "sql" / "facts" / "silver" / "dlq_gaps.sql").read_text(encoding="utf-8")
-        assert _selected(spark, facts, {**frames, "fresh": fresh}, {}).collect() == [(0,)]
+        assert selected(spark, facts, {**frames, "fresh": fresh}, {}).collect() == [(0,)]
 
     counts = ("first_offset", "last_offset", "marker_count", "aborted_count", "compacted_count", "unexplained_count")
     assert {(gap["cluster"], *(gap[count] for count in counts)) for gap in gaps} == expected

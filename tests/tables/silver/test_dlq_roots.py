@@ -17,9 +17,9 @@ from pipelines.columns.slices import OFFSETS, name
 from pipelines.settings import Settings
 from pipelines.stage import Summarise
 from pipelines.steps.refresh import EachOf, refresh_of, select_of
-from pipelines.steps.summarise import _selected
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import run
+from tests.testing.engines import selected
 
 LETTERS = (
     "cluster string, dlq_topic string, dlq_partition int, dlq_offset bigint, original_topic string, "
@@ -86,7 +86,7 @@ def roots_of(letters: list[tuple[Any, ...]]) -> dict[Place, tuple[Place, int] | 
 def hops_of(spark: SparkSession, letters: DataFrame) -> DataFrame:
     inferred = spark.createDataFrame([], INFERRED)
     inputs = {"dead_letters": letters, "inferred_dead_letters": inferred}
-    return _selected(spark, select_of("silver.dlq_hops"), inputs, {})
+    return selected(spark, select_of("silver.dlq_hops"), inputs, {})
 
 
 def test_roots_of_random_chains_are_those_of_a_model(spark: SparkSession) -> None:
@@ -96,7 +96,7 @@ def test_roots_of_random_chains_are_those_of_a_model(spark: SparkSession) -> Non
     hops = hops_of(spark, letters).persist()
 
     roots: dict[str, dict[Place, tuple[Place, int] | None]] = {case: {} for case in cases}
-    for row in _selected(spark, select_of("silver.dlq_roots"), {"dlq_hops": hops}, {}).collect():
+    for row in selected(spark, select_of("silver.dlq_roots"), {"dlq_hops": hops}, {}).collect():
         root = (row["root_topic"], row["root_partition"], row["root_offset"])
         place = (row["topic"], row["partition"], row["offset"])
         assert place not in roots[row["cluster"]]
@@ -131,7 +131,7 @@ def test_chains_that_change_bit_by_bit_have_the_roots_of_a_whole_computation(
         assert done.status == "passed"
 
         roots = warehouse.read("silver.dlq_roots").select(COLUMNS_OF_ROOTS)
-        whole = _selected(
+        whole = selected(
             spark, select_of("silver.dlq_roots"), {"dlq_hops": warehouse.read("silver.dlq_hops")}, {}
         ).select(COLUMNS_OF_ROOTS)
         assert sorted(map(tuple, roots.collect()), key=repr) == sorted(map(tuple, whole.collect()), key=repr)

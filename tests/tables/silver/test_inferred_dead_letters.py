@@ -10,7 +10,7 @@ import pytest
 from expectations.contract import contract_of
 from pipelines.columns.slices import name
 from pipelines.steps.refresh import select_of
-from pipelines.steps.summarise import _selected
+from tests.testing.engines import selected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +46,7 @@ def records(spark: SparkSession, told: list[list[tuple[Place, str | None]]]) -> 
 
 def test_each_hop_of_each_chain_is_a_dead_letter(spark: SparkSession) -> None:
     told = chains(random.Random(45), 200)
-    found = _selected(spark, select_of("silver.inferred_dead_letters"), {"dlq_records": records(spark, told)}, {})
+    found = selected(spark, select_of("silver.inferred_dead_letters"), {"dlq_records": records(spark, told)}, {})
     columns = [column.name for column in contract_of("silver.inferred_dead_letters").columns]
     assert found.columns == columns
     rows = {
@@ -64,7 +64,7 @@ def test_a_hop_that_does_not_name_its_place_tells_no_dead_letter(lacking: str, s
     hop: dict[str, Any] = {"profile": "p", "topic": "a", "partition": 0, "offset": 1, "consumer_group": "g"}
     told = records(spark, []).schema
     rows = [("kafka", "dlq", None, 0, 5, [hop | {lacking: None}, hop | {"offset": 2}], "b", 0, 3)]
-    found = _selected(
+    found = selected(
         spark, select_of("silver.inferred_dead_letters"), {"dlq_records": spark.createDataFrame(rows, told)}, {}
     ).collect()
     assert [(row["hop"], row["original_offset"], row["dlq_topic"]) for row in found] == [(1, 2, "b")]

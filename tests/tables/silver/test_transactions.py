@@ -15,12 +15,12 @@ from pipelines.commands import trace
 from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.steps.refresh import select_of
-from pipelines.steps.summarise import _selected
 from pipelines.stores import lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, rows
 from tests.testing.deliveries import acknowledgement
+from tests.testing.engines import selected
 from tests.testing.logs import OF_LOGS, T, lands, one, segment
 from tests.testing.segments import marker
 
@@ -209,9 +209,9 @@ def test_what_landed_segments_of_random_logs_prove(spark: SparkSession) -> None:
             expected |= dict.fromkeys(((topic, offset) for offset in range(first, last + 1)), (state, marked))
     frames = {"log_batches": spark.createDataFrame(landed, BATCHES).coalesce(1)}
     frames["log_copies"] = spark.createDataFrame([], COPIES)
-    frames["log_ranges"] = _selected(spark, select_of("silver.log_ranges"), frames, {})
-    frames["log_gaps"] = _selected(spark, select_of("silver.log_gaps"), frames, {})
-    found = _selected(spark, select_of(TABLE), frames, {}).collect()
+    frames["log_ranges"] = selected(spark, select_of("silver.log_ranges"), frames, {})
+    frames["log_gaps"] = selected(spark, select_of("silver.log_gaps"), frames, {})
+    found = selected(spark, select_of(TABLE), frames, {}).collect()
 
     assert {
         (row["topic"], offset): (row["state"], row["marker_offset"])

@@ -9,7 +9,8 @@ import pytest
 from expectations.contract import contract_of
 from pipelines.catalog import stages_of_type
 from pipelines.stage import Summarise
-from pipelines.steps.refresh import Along, EachOf, OwnRows, Refresh, Span, parsed, refresh_of
+from pipelines.steps.refresh import Along, EachIn, EachOf, OwnRows, Refresh, Span, parsed, refresh_of
+from tests.testing.engines import contract_of_input
 
 TABLE = Summarise("gold.made", feed="f", inputs=("silver.a", "silver.b"))
 
@@ -51,6 +52,19 @@ def test_rows_of_an_input_may_form_chains() -> None:
 SELECT 1"""
     chains = Along("part", "concat(x, ':', y)", 8)
     assert parsed(text, TABLE) == Refresh("part", {"silver.a": chains, "silver.b": "part"})
+
+
+def test_an_input_may_have_an_array_of_groups() -> None:
+    text = "-- Refresh: part\n--   silver.a: each in parts\n--   silver.b: part\nSELECT 1"
+    assert parsed(text, TABLE) == Refresh("part", {"silver.a": EachIn("parts"), "silver.b": "part"})
+
+
+@pytest.mark.parametrize("stage", stages_of_type(Summarise), ids=lambda stage: stage.table)
+def test_arrays_of_groups_are_called_such(stage: Summarise) -> None:
+    for table, group in refresh_of(stage).groups.items():
+        arrays = {column.name for column in contract_of_input(table).columns if column.type.startswith("array")}
+        assert (group.expression if isinstance(group, EachIn) else None) in {None, *arrays}
+        assert group not in arrays
 
 
 @pytest.mark.parametrize(
