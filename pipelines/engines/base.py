@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pipelines.warehouse.groups import Groups
+from pipelines.warehouse.groups import EPOCH, Groups
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.ranges import Range
 
@@ -101,3 +102,16 @@ class Engine(Protocol):
 
         Many rows are in the order of the column, so that a refresh of few groups rewrites few files.
         """
+
+
+def with_times(rows: list[tuple[Any, ...]], timed: Sequence[bool]) -> list[tuple[Any, ...]]:
+    """Return rows with times in the columns that are ``timed``, which have microseconds since 1970."""
+    if not any(timed):
+        return rows
+    return [
+        tuple(
+            EPOCH + timedelta(microseconds=value) if is_time and value is not None else value
+            for value, is_time in zip(row, timed, strict=True)
+        )
+        for row in rows
+    ]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import contract_of
 from pipelines.columns.cached import cached
+from pipelines.engines.base import with_times
 from pipelines.warehouse import change_feed
 from pipelines.warehouse.change_feed import Changes
-from pipelines.warehouse.groups import EPOCH, Groups, literal
+from pipelines.warehouse.groups import Groups, literal
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.ranges import Range
 from pipelines.warehouse.tables import ROWS_OF_A_FILE, Warehouse
@@ -132,15 +132,7 @@ class SparkEngine:
         found = [tuple(row) for row in asked.collect()]
         for name in complete:
             self._feeds[name].check(asked)
-        if not any(timed):
-            return found
-        return [
-            tuple(
-                EPOCH + timedelta(microseconds=value) if is_time and value is not None else value
-                for value, is_time in zip(row, timed, strict=True)
-            )
-            for row in found
-        ]
+        return with_times(found, timed)
 
     def objects(self, text: str) -> Iterator[dict[str, Any]]:
         """Yield the rows of a query, as JSON, which Python reads ten times as fast as Py4J gives nested rows."""

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import contract_of
 from pipelines.engines import choose
+from pipelines.engines.base import with_times
 from pipelines.engines.choose import LeftToSpark
 from pipelines.engines.duckdb import sessions
 from pipelines.engines.duckdb.sessions import name
 from pipelines.engines.duckdb.translate import parameters, translated
 from pipelines.warehouse import change_feed, few_rows
-from pipelines.warehouse.groups import EPOCH, Groups
+from pipelines.warehouse.groups import Groups
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.ranges import Range
 from pipelines.warehouse.tables import Warehouse
@@ -173,13 +174,7 @@ class DuckEngine:
             for one, is_time in zip(answered.columns, timed, strict=True)
         )
         found = self._connection.sql(f"SELECT {', '.join(micros)} FROM ({query})").fetchall()
-        return [
-            tuple(
-                EPOCH + timedelta(microseconds=value) if is_time and value is not None else value
-                for value, is_time in zip(row, timed, strict=True)
-            )
-            for row in found
-        ]
+        return with_times(found, timed)
 
     def objects(self, text: str) -> Iterator[dict[str, Any]]:
         """Yield the rows of a query; only some of them are Python's objects at a time."""
