@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pipelines.warehouse.groups import EPOCH, Groups
+from expectations.literals import EPOCH
+from pipelines.warehouse.groups import Groups
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.ranges import Range
 

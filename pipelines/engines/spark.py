@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from expectations import literals
 from expectations.contract import contract_of
 from pipelines.columns.cached import cached
 from pipelines.engines.base import with_times
 from pipelines.warehouse import change_feed
 from pipelines.warehouse.change_feed import Changes
-from pipelines.warehouse.groups import Groups, literal
+from pipelines.warehouse.groups import Groups
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.ranges import Range
 from pipelines.warehouse.tables import ROWS_OF_A_FILE, Warehouse
@@ -74,7 +75,7 @@ class SparkEngine:
 
     def is_one_of(self, group: str, groups: str) -> str:
         """Return a condition with all groups as literals."""
-        values = [literal(value) for value in self._groups[groups] if value is not None]
+        values = [literals.spark(value) for value in self._groups[groups] if value is not None]
         among = f"{group} IN ({', '.join(values)})" if values else "1 = 0"  # `FROM x WHERE (false)` would be an alias
         return f"({among} OR {group} IS NULL)" if None in self._groups[groups] else among
 

@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import contract_of
+from expectations.literals import spark_name
 from expectations.verdict import Verdict
 from pipelines.engines import choose, spark
 from pipelines.engines.base import Engine
@@ -369,7 +370,7 @@ def repeated(rows: str, grain: Iterable[str]) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
+    return ", ".join(map(spark_name, names))
 
 
 def _by_group(

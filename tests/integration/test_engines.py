@@ -23,8 +23,8 @@ from pipelines.stage import Derive, Summarise
 from pipelines.steps.refresh import refresh_of
 from pipelines.steps.summarise import Refreshing
 from pipelines.warehouse import few_rows
-from pipelines.warehouse.append import schema_of
 from pipelines.warehouse.progress import Batch
+from pipelines.warehouse.schemas import schema_of
 from pipelines.warehouse.tables import PROPERTIES, Warehouse
 from tests.testing.engines import (
     MOMENT,
@@ -355,7 +355,7 @@ def test_each_table_that_claims_duckdb_is_refreshed_by_it(stage: Summarise, sett
             for start in (None, 1):
                 for table, rows in inputs(stage, chance, 60, 0).items():
                     opened = warehouse.local_table(table)
-                    few_rows.append(opened, rows.cast(few_rows.schema_of(opened.schema())))
+                    few_rows.append(opened, rows.cast(few_rows.schema_of(opened.schema())), few_rows.Turn(""))
                 batch = {table: Batch(start, warehouse.local_version(table) or 0) for table in stage.inputs}
                 with engine.opened(warehouse, stage.table) as one:
                     found = Refreshing(Choice(DUCKDB, ""), one, warehouse, stage, refresh_of(stage), batch).found()

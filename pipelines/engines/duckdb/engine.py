@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import contract_of
+from expectations.literals import name
 from pipelines.engines import choose
 from pipelines.engines.base import with_times
 from pipelines.engines.choose import LeftToSpark
 from pipelines.engines.duckdb import sessions
-from pipelines.engines.duckdb.sessions import name
 from pipelines.engines.duckdb.translate import parameters, translated
 from pipelines.warehouse import change_feed, few_rows
 from pipelines.warehouse.groups import Groups
