@@ -245,7 +245,7 @@ def _files_of_spark(spark: SparkSession, since: int) -> int:
 
 def versions(warehouse: Warehouse, tables: list[str]) -> dict[str, int]:
     """Return the latest version of each table."""
-    return {table: warehouse.local_version(table) or 0 for table in tables}
+    return {table: warehouse.last_version(table) or 0 for table in tables}
 
 
 def written(warehouse: Warehouse, since: dict[str, int]) -> tuple[int, int, int]:
@@ -253,7 +253,7 @@ def written(warehouse: Warehouse, since: dict[str, int]) -> tuple[int, int, int]
     size = added = removed = 0
     for table, version in since.items():
         log = Path(warehouse.location(table)) / "_delta_log"
-        for number in range(version + 1, (warehouse.local_version(table) or 0) + 1):
+        for number in range(version + 1, (warehouse.last_version(table) or 0) + 1):
             for line in (log / f"{number:020}.json").read_text(encoding="utf-8").splitlines():
                 action = json.loads(line)
                 if "add" in action:

@@ -411,7 +411,7 @@ def counted(settings: Settings) -> list[tuple[float, int]]:
     """Return when each version of gold.dlq_summary was committed, and its number of records, in order."""
     place = Path(Warehouse(settings).location("gold.dlq_summary"))
     found = []
-    for version in range((Warehouse(settings).local_version("gold.dlq_summary") or 0) + 1):
+    for version in range((Warehouse(settings).last_version("gold.dlq_summary") or 0) + 1):
         rows = DeltaTable(place, version=version).scan(["record_count"])
         total = sum(row["record_count"] for batch in rows for row in batch.to_struct_array().to_pylist())
         found.append(((place / "_delta_log" / f"{version:020}.json").stat().st_mtime, total))
@@ -424,7 +424,7 @@ def await_gold(settings: Settings, count: int, process: psutil.Popen) -> None:
     while True:
         if process.poll() is not None or time.monotonic() > until:
             raise RuntimeError("afterlog run --follow does not bring the records to gold")
-        if Warehouse(settings).local_version("gold.dlq_summary") is not None:
+        if Warehouse(settings).last_version("gold.dlq_summary") is not None:
             rows = jvmless.rows(
                 Warehouse(settings), "gold.dlq_summary", {"cluster": settings.cluster}, ["record_count"]
             )

@@ -287,7 +287,7 @@ def _check(settings: Settings) -> None:
     landed = any(
         any(settings.landing_of(name).glob(f"{PREFIX}*")) for directories in BUNDLED.values() for name in directories
     )
-    filled = any(Warehouse(settings).local_version(stage.table) for stage in stages(layer="bronze"))
+    filled = any(Warehouse(settings).last_version(stage.table) for stage in stages(layer="bronze"))
     if filled and not landed:
         raise UsageError(
             f"The warehouse {settings.warehouse} holds records that are not the demo's; name another one: "

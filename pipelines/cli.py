@@ -1135,7 +1135,7 @@ def _remember_replays(settings: Settings) -> None:
 def _look_at_replays(settings: Settings) -> None:
     """Bring gold.replay_outcomes up to date with the dead letters that came; what fails is said."""
     tables = Warehouse(settings)
-    if not tables.opens_tables or tables.local_version("gold.replayed_records") is None:
+    if not tables.opens_tables or tables.last_version("gold.replayed_records") is None:
         return
     from pipelines.replay import outcomes
 

@@ -218,7 +218,7 @@ def _alone(directory: Path) -> Iterator[None]:
 def _table_id(settings: Settings) -> str | None:
     """Return the id of the bronze table; None if it does not exist, or is not on this machine."""
     warehouse = Warehouse(settings)
-    if not warehouse.opens_tables or warehouse.local_version(BRONZE) is None:
+    if not warehouse.opens_tables or warehouse.last_version(BRONZE) is None:
         return None
     try:
         return str(warehouse.state(BRONZE)[0])

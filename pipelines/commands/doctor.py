@@ -340,7 +340,7 @@ def _kafka(warehouse: Warehouse) -> Iterator[Check]:
 
 
 def _gaps(warehouse: Warehouse) -> Iterator[Check]:
-    if not warehouse.opens_tables or warehouse.local_version(GAPS.table) is None:
+    if not warehouse.opens_tables or warehouse.last_version(GAPS.table) is None:
         return
     gaps = jvmless.rows(warehouse, GAPS.table, {"cluster": warehouse.cluster})
     if gaps:
@@ -409,7 +409,7 @@ def _tables(warehouse: Warehouse) -> Iterator[Check]:
         )
         return
     names = [contract.table for contract in runner.contracts()]
-    missing = [name for name in names if warehouse.local_version(name) is None]
+    missing = [name for name in names if warehouse.last_version(name) is None]
     if len(missing) == len(names):
         yield Check("tables", "ok", f"None yet in {warehouse.root}: `afterlog run` creates them.")
     elif missing:
@@ -423,19 +423,19 @@ def _tables(warehouse: Warehouse) -> Iterator[Check]:
             yield Check(name, "error", fault.finding, fault.remedy)
             continue
         try:
-            if damaged := warehouse.local_damaged_files(name):
+            if damaged := warehouse.damaged_files(name):
                 yield _data_files(warehouse.location(name), name, damaged)
         except UsageError as error:
             yield Check(name, "error", str(error))
         except EnvironmentLacking:
             fault = delta_log.fault(warehouse.store, warehouse.place(name), refused=True)
-            if fault and warehouse.local_gap(name) is None:
+            if fault and warehouse.missing_commit(name) is None:
                 yield Check(name, "error", fault.finding, fault.remedy)
         except Exception as error:  # a reader's error of any kind; a missing commit is reported below
-            if warehouse.local_gap(name) is None:
+            if warehouse.missing_commit(name) is None:
                 remedy = "Restore its log from a backup, or move the table away: `afterlog run` then fills it again."
                 yield Check(name, "error", f"Its log cannot be read ({type(error).__name__}).", remedy)
-        if (gap := warehouse.local_gap(name)) is not None:
+        if (gap := warehouse.missing_commit(name)) is not None:
             directory = warehouse.location(name)
             yield Check(
                 name,
@@ -460,7 +460,7 @@ def _data_files(directory: str, name: str, damaged: Sequence[str]) -> Check:
 def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
     """Compare a stage's progress with its table and its inputs, as the next run will."""
     known = held.own(warehouse, stage.table)
-    if known is None and not _stated(warehouse, stage) and not warehouse.local_version(stage.table):
+    if known is None and not _stated(warehouse, stage) and not warehouse.last_version(stage.table):
         return
     if known and known.held:
         yield from _held(stage, known)
@@ -487,7 +487,7 @@ def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
     elif known and known.within_a_batch(warehouse.cluster, runner.reads_topics(warehouse.settings, stage)):
         yield Check(stage.table, "warning", "A run ended within a batch.", "The next `afterlog run` takes it again.")
     else:
-        table = warehouse.local_version(stage.table)
+        table = warehouse.last_version(stage.table)
         versions = {name: known.version_of(name) if known else None for name in stage.inputs}
         read = "".join(f", {name} is read up to version {version}" for name, version in versions.items())
         behind = warehouse.versions_after(versions)
@@ -572,12 +572,12 @@ def _letters(warehouse: Warehouse) -> tuple[list[Letter], int]:
     mapped = f"header_profile NOT IN ({', '.join(map(repr, PROFILES))})"
     lacks = f"header_profile IS NULL OR cardinality(missing_headers) > 0 AND {mapped}"
     for table in ("quarantine.dlq_records", "held.dlq_records", "silver.dlq_records"):
-        if not warehouse.local_version(table):  # it does not exist, or was never written
+        if not warehouse.last_version(table):  # it does not exist, or was never written
             continue
         is_accepted = table == "silver.dlq_records"
         equal = {"cluster": warehouse.cluster} | ({"header_profile": owners.UNKNOWN} if is_accepted else {})
         try:
-            columns = {column.name for column in warehouse.local_table(table).schema().fields}
+            columns = {column.name for column in warehouse.opened_table(table).schema().fields}
             unread = f"error IS NULL AND ({lacks if 'missing_headers' in columns else 'header_profile IS NULL'})"
             text = _LETTERS.format(
                 headers="user_headers" if is_accepted else "headers",
@@ -598,7 +598,7 @@ def _letters(warehouse: Warehouse) -> tuple[list[Letter], int]:
 def _topics(warehouse: Warehouse) -> set[str]:
     """Return names of topics that accepted records are in or come from."""
     with contextlib.suppress(Exception):  # the table cannot be read, which ``_tables`` reports
-        if warehouse.local_version("silver.dlq_records"):
+        if warehouse.last_version("silver.dlq_records"):
             text = _TOPICS.format(most=MOST_TOPICS)
             rows = jvmless.query(warehouse, "silver.dlq_records", text, {"cluster": warehouse.cluster})
             return {row["topic"] for row in rows}
@@ -607,7 +607,7 @@ def _topics(warehouse: Warehouse) -> set[str]:
 
 def _writers(warehouse: Warehouse) -> Iterator[Check]:
     """Name the DLQ topics whose dead letters name no writer."""
-    if not warehouse.local_version("gold.trust_findings"):
+    if not warehouse.last_version("gold.trust_findings"):
         return
     equal = {"cluster": warehouse.cluster, "kind": "UNKNOWN_WRITER"}
     for row in sorted(jvmless.rows(warehouse, "gold.trust_findings", equal), key=lambda row: str(row["topic"])):
@@ -621,17 +621,17 @@ def _accept(stage: Stage, scope: str) -> str:
 
 
 def _disagreement(warehouse: Warehouse, stage: Stage, known: Progress | None) -> str | None:
-    latest = warehouse.local_version(stage.table)
+    latest = warehouse.last_version(stage.table)
     if known is None:
         return f"Its progress {'cannot be understood' if _stated(warehouse, stage) else 'is gone'}"
     if latest is None:
         return "It has progress, but the table is gone"
     sides = [("the table", stage.table, known.target_id, latest, known.target_version)]
     for table, reading in known.inputs.items():
-        ends_at = warehouse.local_version(table)
+        ends_at = warehouse.last_version(table)
         sides.append((table, table, reading.table_id, -1 if ends_at is None else ends_at, known.reached(table)))
     for shown, table, stated_id, version_there, version_stated in sides:
-        actual_id = warehouse.local_id(table)
+        actual_id = warehouse.table_id(table)
         if actual_id and stated_id and actual_id != stated_id:
             return f"Its progress speaks of another table than {shown} that is there now"
         if version_there < (version_stated or 0):
@@ -808,7 +808,7 @@ def _mistakes(warehouse: Warehouse) -> Iterator[Check]:
 def _was_written(warehouse: Warehouse, table: str) -> bool:
     """Tell whether a table of a local warehouse can hold rows; False if it is refused, as ``_tables`` reports that."""
     with contextlib.suppress(UsageError):
-        return warehouse.opens_tables and bool(warehouse.local_version(table))
+        return warehouse.opens_tables and bool(warehouse.last_version(table))
     return False
 
 

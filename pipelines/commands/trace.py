@@ -445,7 +445,7 @@ def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) 
 
 def _replays(warehouse: Warehouse, place: Place) -> Iterator[Event]:
     """Yield the replays of the message, or of it as a dead letter, and what became of them; and where it came from."""
-    if not warehouse.opens_tables or warehouse.local_version(REPLAYED) is None:  # others cannot be replayed from
+    if not warehouse.opens_tables or warehouse.last_version(REPLAYED) is None:  # others cannot be replayed from
         return
     cluster: Key = {"cluster": warehouse.cluster}
     parts = ("topic", "partition", "offset")
@@ -486,7 +486,7 @@ def _not_looked_for(warehouse: Warehouse, row: dict[str, Any]) -> Iterator[Event
 
 def _outcome(warehouse: Warehouse, row: dict[str, Any]) -> Iterator[Event]:
     """Yield that a group consumed a replayed record, if that is known."""
-    if warehouse.local_version(OUTCOMES_OF_REPLAYS) is None:
+    if warehouse.last_version(OUTCOMES_OF_REPLAYS) is None:
         return
     grain = ("cluster", "plan_id", "dlq_topic", "dlq_partition", "dlq_offset")
     equal: Key = {name: row[name] for name in grain}
@@ -501,7 +501,7 @@ def _owner(warehouse: Warehouse, letter: dict[str, Any]) -> str | None:
     """Return whom the dead letter belongs to that a row is about, as silver.dead_letters tells."""
     places = ("cluster", "dlq_topic", "dlq_partition", "dlq_offset")
     key: Key = {name: letter[name] for name in places if name in letter} | {"cluster": warehouse.cluster}
-    there = rows(warehouse, DEAD_LETTERS, key) if warehouse.local_version(DEAD_LETTERS) is not None else []
+    there = rows(warehouse, DEAD_LETTERS, key) if warehouse.last_version(DEAD_LETTERS) is not None else []
     same = [one for one in there if one["dlq_topic_id"] == letter["dlq_topic_id"]]
     return owner_of(same[0]) if same else None
 

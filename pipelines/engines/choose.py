@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipelines.settings import ROOT
+from pipelines.jvm import properties
+from pipelines.settings import ROOT, Settings
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -22,9 +23,11 @@ FOR_DUCKDB = "-- Engine: duckdb"
 IN_PARTS = f"{FOR_DUCKDB}, in parts"
 SMALL = 8 << 20  # bytes of a batch's input in files, which are compressed about tenfold
 MOST_BYTES = 16 << 30  # of an input's files with changes, or with rows that may be of the touched groups
+MOST_BYTES_BESIDE_A_CLUSTER = 1 << 30  # of the same, if Spark's master is a cluster's
 MANY = "its rows may be many"
 ASKED = "the setting engine asks for it"
 OF_SPARK = "only Spark opens the warehouse"
+FOR_THE_CLUSTER = "an input's files have work for a cluster"
 TOO_LARGE = "more of an input's files may hold rows of the groups than fit one machine"
 
 log = logging.getLogger("afterlog")
@@ -90,10 +93,12 @@ def of_decisions(warehouse: Warehouse, files: Sequence[NamedFiles] | None) -> Ch
     return Choice(DUCKDB, "its candidates are few")
 
 
-def check_size(size: int) -> None:
-    """Check that files of so many bytes fit one machine; raises LeftToSpark."""
+def check_size(settings: Settings, size: int) -> None:
+    """Check that files of so many bytes are for one machine; raises LeftToSpark."""
     if size > MOST_BYTES:
         raise LeftToSpark(TOO_LARGE)
+    if size > MOST_BYTES_BESIDE_A_CLUSTER and not properties.master(settings.spark).startswith("local"):
+        raise LeftToSpark(FOR_THE_CLUSTER)
 
 
 def left_to_spark(what: str, left: LeftToSpark) -> Choice:

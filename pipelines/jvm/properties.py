@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pipelines.jvm import log_store
 from pipelines.settings import ROOT, s3
 
@@ -13,6 +15,11 @@ def defaults() -> dict[str, str]:
     lines = (ROOT / "conf" / "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
     pairs = (line.split(None, 1) for line in lines if line.strip() and not line.lstrip().startswith("#"))
     return {name: value.strip() for name, value in pairs}
+
+
+def master(chosen: Mapping[str, str]) -> str:
+    """Return Spark's master, given the properties of the settings; ``local[*]`` if nothing names one."""
+    return chosen.get("spark.master") or defaults().get("spark.master") or "local[*]"
 
 
 def for_s3() -> dict[str, str]:

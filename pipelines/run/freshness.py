@@ -106,6 +106,6 @@ def unread_bytes(warehouse: Warehouse, stages: Sequence[Stage]) -> int | None:
             size += sum(file.size for file in unread(warehouse.settings, stage, known).values())
         else:
             size += sum(
-                warehouse.local_bytes_after(table, known.version_of(table) if known else None) for table in stage.inputs
+                warehouse.bytes_after(table, known.version_of(table) if known else None) for table in stage.inputs
             )
     return size

@@ -66,7 +66,7 @@ def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = N
         or blocked_upstream(warehouse, stages)
     ):
         return False
-    if any(warehouse.local_version(contract.table) is None for contract in contracts()):
+    if any(warehouse.last_version(contract.table) is None for contract in contracts()):
         return False
     landing: list[tuple[Land, Progress | None]] = []
     asking: list[Ask] = []
@@ -81,18 +81,18 @@ def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = N
         ):
             return False
         if isinstance(stage, Land):
-            older = known is not None and known.is_ahead_of(warehouse.local_version(stage.table))
+            older = known is not None and known.is_ahead_of(warehouse.last_version(stage.table))
             if older or unread(warehouse.settings, stage, known):
                 return False
             landing.append((stage, known))
         elif any(
-            warehouse.local_version(table) != ((known.reached(table) if known else None) or 0) for table in stage.inputs
+            warehouse.last_version(table) != ((known.reached(table) if known else None) or 0) for table in stage.inputs
         ):
             return False
         elif isinstance(stage, Ask):
             asking.append(stage)
         beside = _beside(stage, known) if known else {}
-        if any((version or 0) > (warehouse.local_version(table) or 0) for table, (_, version) in beside.items()):
+        if any((version or 0) > (warehouse.last_version(table) or 0) for table, (_, version) in beside.items()):
             return False
     # Ask Kafka last: it takes longer than everything else.
     return not any(waiting(warehouse.settings, landing, noting=warehouse).values()) and not any(

@@ -43,7 +43,7 @@ log = logging.getLogger("afterlog")
 
 def is_stale(warehouse: Warehouse) -> bool:
     """Tell, without a session, whether the table differs from what settings and cluster say about its topics."""
-    if not warehouse.local_version(CONTRACT.table):  # created, never written
+    if not warehouse.last_version(CONTRACT.table):  # created, never written
         return False
     rows = jvmless.rows(warehouse, CONTRACT.table, {"cluster": warehouse.cluster})
     return bool(_changed(warehouse, rows))

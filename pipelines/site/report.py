@@ -163,7 +163,7 @@ def _state(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Fe
     if not warehouse.opens_tables:
         return ""
     names = [*(contract.table for contract in contracts()), *REPLAYS]
-    versions = {name: warehouse.local_version(name) for name in names}
+    versions = {name: warehouse.last_version(name) for name in names}
     ages = [[feed.name, feed.state, feed.newest.used, _hours(feed.newest.age)] for feed in feeds]
     acted = actions.names(warehouse)
     told: list[Any] = [pages.version(), versions, [asdict(entry) for entry in behind], warehouse.cluster]

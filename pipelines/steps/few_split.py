@@ -23,7 +23,7 @@ from pipelines.steps.scopes import APPLYING
 from pipelines.steps.split import SplitBatch, contract_under, judgement_by, names_of
 from pipelines.warehouse import few_rows
 from pipelines.warehouse.change_feed import NamedFiles
-from pipelines.warehouse.local_files import LocalFiles
+from pipelines.warehouse.data_files import DataFiles
 from pipelines.warehouse.ranges import Range
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
 
@@ -186,8 +186,8 @@ class FewSplit(SplitBatch):
     def _decided(self) -> Decided | None:
         """Return the outcomes; None if only Delta can read the tables."""
         contract, ranges = self.contract, self.census.ranges
-        quarantine = self.warehouse.local_files(quarantine_contract(contract).table)
-        there = self.warehouse.local_files(contract.table)
+        quarantine = self.warehouse.data_files(quarantine_contract(contract).table)
+        there = self.warehouse.data_files(contract.table)
         if quarantine is None or there is None:
             return None
         self.connection.register("_at_flowing", self._flowing())
@@ -213,7 +213,7 @@ class FewSplit(SplitBatch):
         spark = self.warehouse.spark
         return Decided(made, spark, self.connection, DECISIONS, why.fetchall(), [at for (at,) in new.fetchall()])
 
-    def _existing(self, there: LocalFiles, files: list[str], ranges: tuple[Range, ...]) -> list[str]:
+    def _existing(self, there: DataFiles, files: list[str], ranges: tuple[Range, ...]) -> list[str]:
         """Make a view of the table's rows within the census's ranges; return its columns."""
         import pyarrow as arrow
 

@@ -236,7 +236,7 @@ def files_of(
     are_many = versions.start is not None and versions.end - versions.start > change_feed.MOST_COMMITS
     if are_many or not warehouse.opens_tables:
         return None
-    files = [change_feed.local_changes(warehouse, table, versions)] if (versions.start or 0) < versions.end else []
+    files = [change_feed.batch_files(warehouse, table, versions)] if (versions.start or 0) < versions.end else []
     if held is not None and scopes:
         files.append(change_feed.all_rows(warehouse, held.table))
     return None if None in files else tuple(filter(None, files))

@@ -57,7 +57,7 @@ def act(
 def actions(warehouse: Warehouse) -> list[Action]:
     """Return all actions on incidents of the settings' cluster, in order of time."""
     known: dict[str, Action] = {}
-    if warehouse.opens_tables and warehouse.local_version(INCIDENT_ACTIONS.table) is not None:
+    if warehouse.opens_tables and warehouse.last_version(INCIDENT_ACTIONS.table) is not None:
         for row in jvmless.rows(warehouse, INCIDENT_ACTIONS.table, {"cluster": warehouse.cluster}):
             action = Action(**{name: row[name] for name in Action.__dataclass_fields__})
             known[action.action_id] = action

@@ -35,7 +35,7 @@ def append(
         warehouse.take_later_columns(contract)
     if not rows and mode == "append":
         return
-    opened = warehouse.local_table(contract.table)
+    opened = warehouse.opened_table(contract.table)
     given = [
         {
             column.name: _value(row.get(column.name) if column.later else row[column.name], column.type)

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from pipelines.errors import FeedIncomplete
-from pipelines.warehouse.local_files import LocalFiles
+from pipelines.warehouse.data_files import DataFiles
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.tables import Warehouse
 
@@ -84,7 +84,7 @@ class NamedFiles:
     ``by_change`` has their paths with their sizes in bytes.
     """
 
-    files: LocalFiles
+    files: DataFiles
     by_change: dict[str, dict[str, int]]
 
     def size(self) -> int:
@@ -133,7 +133,7 @@ def changes(warehouse: Warehouse, table: str, batch: Batch) -> Changes:
     return Changes(warehouse, table, batch, rows, noted)
 
 
-def local_changes(warehouse: Warehouse, table: str, batch: Batch) -> NamedFiles | None:
+def batch_files(warehouse: Warehouse, table: str, batch: Batch) -> NamedFiles | None:
     """Return the files that tell the rows of a batch; None if only Delta can read them."""
     if batch.start is not None:
         return _named_files(warehouse, table, batch)
@@ -142,7 +142,7 @@ def local_changes(warehouse: Warehouse, table: str, batch: Batch) -> NamedFiles 
 
 def all_rows(warehouse: Warehouse, table: str, version: int | None = None) -> NamedFiles | None:
     """Return the files of all rows of a version (None: the last one); None if only Delta can read them."""
-    files = warehouse.local_files(table, version) if warehouse.opens_tables else None
+    files = warehouse.data_files(table, version) if warehouse.opens_tables else None
     return None if files is None else NamedFiles(files, {"insert": {quote(p): files.size([p]) for p in files.paths()}})
 
 
@@ -169,7 +169,7 @@ def _named_files(warehouse: Warehouse, table: str, batch: Batch) -> NamedFiles |
     Return None if the files alone do not tell the changes: only Spark opens the table, it is not plain, a commit is
     missing, or it changes the table's columns or protocol.
     """
-    files = warehouse.local_files(table) if warehouse.opens_tables else None
+    files = warehouse.data_files(table) if warehouse.opens_tables else None
     if files is None:
         return None
     assert batch.start is not None

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import WriterBusy
-from pipelines.warehouse.local_files import PLAIN_READER
+from pipelines.warehouse.data_files import PLAIN_READER
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, Schema, WriterProperties

@@ -32,7 +32,7 @@ class Groups:
         """Return the SQL text for Delta in Spark; values are quoted."""
         return self._text(literals.spark)
 
-    def local_predicate(self) -> str | None:
+    def deltalake_predicate(self) -> str | None:
         """Return the SQL text for ``deltalake``, which has literals of its own; values are quoted.
 
         Return None for times with fractions of a millisecond: statistics lack them, and ``deltalake`` overlooks rows.

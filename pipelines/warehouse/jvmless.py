@@ -38,12 +38,12 @@ def rows(
 
         with spark_session(warehouse.settings, short_lived=True) as spark:
             return rows_by_spark(Warehouse(warehouse.settings, spark), table, equal, columns)
-    if warehouse.local_version(table) is None:
+    if warehouse.last_version(table) is None:
         raise warehouse.absent(table)
     predicate = _predicate(equal)
     if predicate is None:
         return []
-    stored = warehouse.local_table(table)
+    stored = warehouse.opened_table(table)
     there = [field.name for field in stored.schema().fields]
     lacking = {column.name: None for column in warehouse.lacking(table, there)}
     if columns is not None:
@@ -56,7 +56,7 @@ def values(warehouse: Warehouse, table: str, column: str, most: int) -> set[Any]
     """Return the values of a column; None if the table is not local or may have more than ``most`` rows."""
     if not warehouse.opens_tables:
         return None
-    stored = warehouse.local_table(table)
+    stored = warehouse.opened_table(table)
     counts = stored.get_add_actions(flatten=True)["num_records"].to_pylist()
     if None in counts or sum(counts) > most:
         return None
@@ -98,7 +98,7 @@ def query(
             named = literals.name(span.column)
             predicate += f" AND {named} <= {literals.datafusion(span.until)}"
             predicate += f" AND {named} >= {literals.datafusion(span.begin)}" if span.begin is not None else ""
-        opened = warehouse.local_table(table)
+        opened = warehouse.opened_table(table)
         lacking = warehouse.lacking(table, (field.name for field in opened.schema().fields))
         names = "".join(f", CAST(NULL AS VARCHAR) AS {column.name}" for column in lacking)
         stored = QueryBuilder().register("stored", opened)
@@ -134,7 +134,7 @@ def greatest(warehouse: Warehouse, table: str, column: str, until: datetime) -> 
             return None
         micros = F.max(F.unix_micros(column)).alias("micros")
         return _moment(rows.where(F.unix_micros(column) <= _micros(until)).select(micros).collect()[0][0])
-    stored = warehouse.local_table(table)
+    stored = warehouse.opened_table(table)
     if column not in {field.name for field in stored.schema().fields}:  # an older table
         return None
     told, known = _of_statistics(stored, column, warehouse.cluster, _micros(until))
@@ -159,7 +159,7 @@ def minutes(warehouse: Warehouse, table: str, column: str, after: datetime, unti
     else:
         named = literals.name(column)
         span = f"{named} BETWEEN {literals.datafusion(after)} AND {literals.datafusion(until)}"
-        stored = warehouse.local_table(table)
+        stored = warehouse.opened_table(table)
         times = _times(stored, warehouse.cluster, span, f"DISTINCT date_trunc('minute', {named})")
     return [EPOCH + micros * MICROSECOND for micros in sorted(micros for micros in times if micros is not None)]
 

@@ -19,13 +19,13 @@ from pipelines.stores import lease, places
 from pipelines.stores.base import Store
 from pipelines.stores.hadoop import Hadoop
 from pipelines.warehouse import delta_log, few_rows, opened_tables, ranges
+from pipelines.warehouse.data_files import DataFiles
 from pipelines.warehouse.groups import Groups, runs
-from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.ranges import Range
 from pipelines.warehouse.schemas import schema_of
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable as LocalTable
+    from deltalake import DeltaTable as OpenedTable
     from pyarrow import RecordBatchReader  # type: ignore[import-untyped]
     from pyarrow import Table as ArrowTable
     from pyspark.sql import Column as SparkColumn
@@ -52,8 +52,8 @@ _VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint)")
 class Warehouse:
     """The tables under the directory or URI that the settings name, and the Spark session that reads and writes them.
 
-    Methods that begin with ``local_`` need no session, but a store that ``opens_tables``. On another store every read
-    and write needs a session.
+    Where the store ``opens_tables``, tables are created, examined and opened without a session. Elsewhere all of it
+    needs one.
     """
 
     settings: Settings
@@ -106,7 +106,7 @@ class Warehouse:
 
     def exists(self, table: str) -> bool:
         """Tell whether a table has a Delta log."""
-        return self.local_version(table) is not None  # a crash can leave a log without commits
+        return self.last_version(table) is not None  # a crash can leave a log without commits
 
     def absent(self, table: str) -> UsageError:
         """Return the error for a table that does not exist; its message says what to do."""
@@ -120,7 +120,7 @@ class Warehouse:
         if self.exists(contract.table):
             return False
         if self.opens_tables:
-            self._create_local(contract)
+            self._create_without_spark(contract)
             return True
         from delta.tables import DeltaTable
 
@@ -142,7 +142,7 @@ class Warehouse:
             for _ in pool.map(self.ensure, contracts):
                 pass
 
-    def _create_local(self, contract: Contract) -> None:
+    def _create_without_spark(self, contract: Contract) -> None:
         """Write a table's first commit without Spark, which is ten times slower: it plans a command for each table."""
         from deltalake import CommitProperties, DeltaTable
         from deltalake.exceptions import DeltaError
@@ -158,7 +158,7 @@ class Warehouse:
                 storage_options=self.store.options(),
             )
         except DeltaError:
-            if self.local_version(contract.table) is None:  # else the answer to an attempt was lost
+            if self.last_version(contract.table) is None:  # else the answer to an attempt was lost
                 raise
         # Delta's optional checksum file of the version: without it the first write to each table makes Spark compute
         # the state of the empty log.
@@ -174,12 +174,12 @@ class Warehouse:
         """Return the actions of a commit; none if the commit is no longer in the log."""
         return delta_log.actions_of(self.store.text(f"{self.place(table)}/_delta_log/{version:020}.json") or "")
 
-    def local_version(self, table: str) -> int | None:
+    def last_version(self, table: str) -> int | None:
         """Return the latest version of a table, from the file names of its log; None if there is none."""
         versions = [int(match[1]) for name in self._log_names(table) if (match := _VERSION.match(name))]
         return max(versions, default=None)
 
-    def local_table(self, table: str, version: int | None = None) -> LocalTable:
+    def opened_table(self, table: str, version: int | None = None) -> OpenedTable:
         """Open a table, at the given version or at the latest, with ``deltalake``, the reader without a JVM.
 
         As long as the log does not change, callers share what it returns. A write through it takes it to the new
@@ -190,8 +190,8 @@ class Warehouse:
         """
         return opened_tables.once(self.store, self.place(table), version, lambda: self._opened(table, version))
 
-    def _opened(self, table: str, version: int | None) -> LocalTable:
-        """Open a table: see ``local_table``."""
+    def _opened(self, table: str, version: int | None) -> OpenedTable:
+        """Open a table: see ``opened_table``."""
         from deltalake import DeltaTable
 
         try:
@@ -210,17 +210,17 @@ class Warehouse:
             raise delta_log.coordinated(table, by)
         return found
 
-    def local_damaged_files(self, table: str) -> list[str]:
+    def damaged_files(self, table: str) -> list[str]:
         """Return the data files of a table that are missing or whose size differs from the one in its log.
 
-        Raises the same errors as ``local_table``.
+        Raises the same errors as ``opened_table``.
         """
-        files = self.local_table(table).get_add_actions()
+        files = self.opened_table(table).get_add_actions()
         there = {file.name: file.size for file in self.store.files(self.place(table))}
         sizes = zip(map(str, files["path"].to_pylist()), files["size_bytes"].to_pylist(), strict=True)
         return sorted(path for path, size in sizes if there.get(path) != size)
 
-    def local_gap(self, table: str) -> int | None:
+    def missing_commit(self, table: str) -> int | None:
         """Return the version of the first missing commit that a reader needs; None if none is missing.
 
         A reader needs the commits after the last checkpoint, or all commits if there is no checkpoint.
@@ -231,7 +231,7 @@ class Warehouse:
         needed = range(checkpoint + 1, max(commits, default=-1))
         return next((number for number in needed if number not in commits), None)
 
-    def local_id(self, table: str) -> str | None:
+    def table_id(self, table: str) -> str | None:
         """Return a table's Delta id from its latest checksum file or its first commit; None if neither has it."""
         names = self._log_names(table)
         checksums = [name for name in names if name.endswith(".crc") and not name.startswith(".")]
@@ -245,7 +245,7 @@ class Warehouse:
                 return str(metadata["id"])
         return None
 
-    def local_bytes_after(self, table: str, version: int | None) -> int:
+    def bytes_after(self, table: str, version: int | None) -> int:
         """Return roughly how many bytes a table has gained since a version (None: since its creation)."""
         place, commit = self.place(table), f"{version or 0:020}.json"
         log = {file.name: file.modified_at for file in self.store.files(f"{place}/_delta_log")}
@@ -264,7 +264,7 @@ class Warehouse:
         """Return how many versions the tables together have after the given ones (None: after their creation)."""
         late = 0
         for table, version in versions.items():
-            end = self.local_version(table) if self.opens_tables else self._version_if_any(table)
+            end = self.last_version(table) if self.opens_tables else self._version_if_any(table)
             late += max(0, (end or 0) - (version or 0))  # version 0 only creates the table
         return late
 
@@ -274,7 +274,7 @@ class Warehouse:
     def state(self, table: str) -> tuple[str, int]:
         """Return a table's Delta id and its latest version; a table recreated at the same path has another id."""
         if self.opens_tables:
-            opened = self.local_table(table)
+            opened = self.opened_table(table)
             return str(opened.metadata().id), opened.version()
         snapshot = self._snapshot(table)
         return str(snapshot.metadata().id()), int(snapshot.version())
@@ -282,7 +282,7 @@ class Warehouse:
     def size(self, table: str) -> int:
         """Return the total size of a table's files in bytes; of a local table without a Spark query."""
         if self.opens_tables:
-            return sum(self.local_table(table).get_add_actions()["size_bytes"].to_pylist())
+            return sum(self.opened_table(table).get_add_actions()["size_bytes"].to_pylist())
         return int(self._snapshot(table).sizeInBytes())
 
     def _snapshot(self, table: str) -> Any:
@@ -309,7 +309,7 @@ class Warehouse:
     def was_committed(self, table: str, after: int, mark: str) -> bool:
         """Tell whether the user metadata of a commit after the given version contains a mark."""
         if self.opens_tables:
-            end = self.local_version(table) or 0
+            end = self.last_version(table) or 0
             infos = (
                 action.get("commitInfo") or {} for v in range(after + 1, end + 1) for action in self.commit(table, v)
             )
@@ -325,7 +325,7 @@ class Warehouse:
 
         Rows of a local table are those of the version that is the latest now, also if the table changes afterwards.
         """
-        if self.opens_tables and (files := self.local_files(table, version)) is not None:
+        if self.opens_tables and (files := self.data_files(table, version)) is not None:
             return files.rows(self.spark, among)
         from pyspark.sql import functions as F
 
@@ -343,7 +343,7 @@ class Warehouse:
         The DataFrame is fixed to the table's present version. Without a version it would also show the rows that this
         run writes.
         """
-        if self.opens_tables and (files := self.local_files(table)) is not None:
+        if self.opens_tables and (files := self.data_files(table)) is not None:
             return files.rows(self.spark, among) if files.paths(among) else None
         _, version = self.state(table)
         if version == 0:  # created, never written
@@ -351,14 +351,14 @@ class Warehouse:
         rows = self.read(table, version, among)
         return rows if rows.inputFiles() else None
 
-    def local_files(self, table: str, version: int | None = None) -> LocalFiles | None:
+    def data_files(self, table: str, version: int | None = None) -> DataFiles | None:
         """Return the files of a local table, at the given version or at the latest; None if only Delta can read it."""
-        return self.files_of(table, self.local_table(table, version))
+        return self.files_of(table, self.opened_table(table, version))
 
-    def files_of(self, table: str, opened: LocalTable) -> LocalFiles | None:
+    def files_of(self, table: str, opened: OpenedTable) -> DataFiles | None:
         """Return the files of an opened local table; None if only Delta can read it."""
         lacking = self.lacking(table, (field.name for field in opened.schema().fields))
-        return LocalFiles.of(opened, self.store, self.place(table), lacking)
+        return DataFiles.of(opened, self.store, self.place(table), lacking)
 
     @staticmethod
     def lacking(table: str, names: Iterable[str]) -> list[Column]:
@@ -382,7 +382,7 @@ class Warehouse:
 
     def _stored_names(self, table: str) -> list[str]:
         if self.opens_tables:
-            return [field.name for field in self.local_table(table).schema().fields]
+            return [field.name for field in self.opened_table(table).schema().fields]
         return list(self.spark.read.format("delta").load(self.location(table)).columns)
 
     def rows_of_objects(self, contract: Contract, objects: Sequence[dict[str, Any]]) -> DataFrame:
@@ -532,17 +532,17 @@ class Warehouse:
         If all rows are replaced and a contract is given, the columns of the table are replaced too if an earlier
         version of Afterlog created them with other names or types. ``count`` is the number of rows, if it is known.
         Rows of Arrow have the columns of the table, their number is given, and their groups have a
-        ``local_predicate``. If they ``are_added``, they are those of ``count`` rows that the groups lack.
+        ``deltalake_predicate``. If they ``are_added``, they are those of ``count`` rows that the groups lack.
 
         Raises UsageError: some rows are replaced, but the table has not the columns of its contract. Raises
         RuntimeError: a given row is in none of the groups.
         """
         from pyspark.sql import DataFrame
 
-        predicate: str | None = groups.local_predicate() if groups else None
+        predicate: str | None = groups.deltalake_predicate() if groups else None
         if not isinstance(rows, DataFrame):
             assert count is not None
-            opened = self.local_table(table)
+            opened = self.opened_table(table)
             if are_added:
                 self._append(table, opened, rows)
             else:
@@ -582,14 +582,14 @@ class Warehouse:
         return self._written(table, writer)
 
     def _replaced(
-        self, table: str, opened: LocalTable, rows: ArrowTable | RecordBatchReader, predicate: str | None
+        self, table: str, opened: OpenedTable, rows: ArrowTable | RecordBatchReader, predicate: str | None
     ) -> None:
         """Replace the rows that meet a predicate (None: all) by others, without Delta's planning."""
         before = opened.version()
         few_rows.replace(opened, rows, predicate, self.turn(opened))
         self._compact_at_times(table, before)
 
-    def _added(self, table: str, rows: DataFrame, groups: Groups, count: int) -> tuple[LocalTable, ArrowTable] | None:
+    def _added(self, table: str, rows: DataFrame, groups: Groups, count: int) -> tuple[OpenedTable, ArrowTable] | None:
         """Return a table and the few of ``count`` given rows that its groups lack.
 
         Return None if they are not few, if a row of the groups is not given, or if only Spark can write the table.
@@ -610,17 +610,17 @@ class Warehouse:
             return None
         return opened, few.drop_columns(["_times"])
 
-    def _plain(self, table: str) -> LocalTable | None:
+    def _plain(self, table: str) -> OpenedTable | None:
         """Return a local table, opened, if ``few_rows`` can write it; None if only Spark can."""
-        opened = self.local_table(table) if self.opens_tables else None
+        opened = self.opened_table(table) if self.opens_tables else None
         return opened if opened is not None and few_rows.is_plain(opened) else None
 
-    def _plain_for(self, table: str, rows: DataFrame) -> LocalTable | None:
+    def _plain_for(self, table: str, rows: DataFrame) -> OpenedTable | None:
         """Return a local table, opened, if ``few_rows`` can write it and the rows have its columns."""
         opened = self._plain(table)
         return opened if opened is not None and few_rows.have_its_columns(rows, opened) else None
 
-    def _collected(self, table: str, rows: DataFrame) -> tuple[LocalTable, ArrowTable] | None:
+    def _collected(self, table: str, rows: DataFrame) -> tuple[OpenedTable, ArrowTable] | None:
         """Return a table and a few rows for ``few_rows`` to write; None if only Spark can write them."""
         opened = self._plain_for(table, rows)
         if opened is None:
@@ -628,7 +628,7 @@ class Warehouse:
         few = few_rows.collected(rows)
         return None if few is None else (opened, few)
 
-    def turn(self, opened: LocalTable, mark: str = "") -> few_rows.Turn:
+    def turn(self, opened: OpenedTable, mark: str = "") -> few_rows.Turn:
         """Return what a commit to an opened table carries: a mark, and what tells it from those of other writers.
 
         The writer's lease is looked at when the table is open, so that who took it over since commits later.
@@ -637,7 +637,7 @@ class Warehouse:
         """
         return few_rows.Turn(f"{mark} {self.store.checked()}".strip(), self.store.is_shared)
 
-    def _append(self, table: str, opened: LocalTable, rows: ArrowTable | RecordBatchReader, mark: str = "") -> None:
+    def _append(self, table: str, opened: OpenedTable, rows: ArrowTable | RecordBatchReader, mark: str = "") -> None:
         """Append rows without Delta's planning. Without rows there is no commit."""
         before = opened.version()
         few_rows.append(opened, rows, self.turn(opened, mark))

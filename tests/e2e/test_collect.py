@@ -390,7 +390,7 @@ def test_a_process_that_follows_asks_by_itself(client: KafkaAdmin, strict: Broke
     following = Following(places, tmp_path / "log", "--feed", "collect", **variables)
     table = "gold.dlq_misconfigurations"
     try:
-        following.until(lambda _: bool(Warehouse(places).local_version(table)))
+        following.until(lambda _: bool(Warehouse(places).last_version(table)))
         rows = jvmless.rows(Warehouse(places), table, {"group_id": "followed"})
         assert [row["kind"] for row in rows] == ["DLQ_MISSING"]
         code, _ = following.stop()

@@ -45,15 +45,15 @@ def test_a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(broker: Broke
         with KafkaAdmin(servers) as client:
             client.create_topic("dlq.followed")
             client.produce("dlq.followed", values(0, 10))
-        following.until(lambda _: Warehouse(settings).local_version(SILVER) is not None)
+        following.until(lambda _: Warehouse(settings).last_version(SILVER) is not None)
         following.until_rows(SILVER, 10)
 
-        before = Warehouse(settings).local_version("quality.stage_runs")
+        before = Warehouse(settings).last_version("quality.stage_runs")
         broker.kill()
         following.until(lambda health: bool(health.get("failing_since")))
         since = following.health()["last_cycle"]["began_at"]
         following.until(lambda health: health["last_cycle"]["began_at"] > since)  # the next cycle tried again
-        assert Warehouse(settings).local_version("quality.stage_runs") == before
+        assert Warehouse(settings).last_version("quality.stage_runs") == before
         broker.start()
         assert broker.bootstrap_servers == servers
         with KafkaAdmin(servers) as client:

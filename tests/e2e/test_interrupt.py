@@ -82,4 +82,4 @@ def test_all_commands_end_alike(settings: Settings, name: str) -> None:
     if code != 0 and not (name == "trace" and code in (1, 2)):  # otherwise the command ended before the signal
         assert (code, told[-1:]) == (interrupt.EXIT_CODE, [interrupt.SENTENCE])
     assert not any("Traceback" in said for said in told)
-    assert Warehouse(settings).local_version("silver.dlq_records") is None
+    assert Warehouse(settings).last_version("silver.dlq_records") is None

@@ -129,10 +129,10 @@ def test_a_run_goes_on_where_the_last_one_ended_and_with_nothing_new_commits_not
     assert run(spark, settings, BRONZE, SILVER)[SILVER].accepted == 20
     assert {row["dlq_topic_id"] for row in landed(settings, SILVER)} == {kafka.topic_id("dlq.on")}
 
-    before = {table: Warehouse(settings).local_version(table) for table in (BRONZE, SILVER, "quality.stage_runs")}
+    before = {table: Warehouse(settings).last_version(table) for table in (BRONZE, SILVER, "quality.stage_runs")}
     assert runner.idle(Warehouse(settings), chosen)
     assert {one.status for one in run(spark, settings, BRONZE, SILVER).values()} == {"idle"}
-    assert before == {table: Warehouse(settings).local_version(table) for table in before}
+    assert before == {table: Warehouse(settings).last_version(table) for table in before}
     assert [one.unread_offsets for one in freshness.freshness(Warehouse(settings)) if one.table == BRONZE] == [0]
 
     kafka.produce("dlq.on", values(3, begin=20))

@@ -23,6 +23,7 @@ from pipelines.run import runner
 from pipelines.settings import ROOT, Settings, load
 from pipelines.stores import lock
 from pipelines.warehouse.tables import Warehouse
+from tests.testing import engines
 from tests.testing.builders import kip_1191, kip_1317, land, line, warehouse_of
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def test_duckdb_answers_what_spark_answers(name: str, rich: Settings, spark: Spa
         assert compared(question, rich, spark, parameter_sets(question))
 
 
-@pytest.mark.thorough
+@engines.thorough
 @pytest.mark.parametrize("name", [name for name, one in ask.questions().items() if ":now" in one.text])
 def test_duckdb_answers_what_spark_answers_at_other_times(name: str, rich: Settings, spark: SparkSession) -> None:
     compared(ask.questions()[name], rich, spark, [{"now": moment, **PLACES[0]} for moment in OTHER_MOMENTS])

@@ -268,10 +268,10 @@ def test_a_table_without_scopes_is_held_as_a_whole(spark: SparkSession, settings
     assert (done[PUSHES][0].status, done[PUSHES][0].held, done[PUSHES][0].accepted) == ("broken", 12, 0)
     assert "which keeps no row out of the table" in (done[PUSHES][0].message or "")
     assert {one.status for table, runs in done.items() for one in runs if table != PUSHES} <= {"passed", "idle"}
-    reported = Warehouse(settings).local_version("quality.stage_runs")
+    reported = Warehouse(settings).last_version("quality.stage_runs")
     assert runner.idle(Warehouse(settings), stages("topology"))
     assert [one.status for one in run(spark, settings, tables=OF_PUSHES)[PUSHES]] == ["held"]
-    assert Warehouse(settings).local_version("quality.stage_runs") == reported
+    assert Warehouse(settings).last_version("quality.stage_runs") == reported
 
     land(settings, {"b.log": [push(100)]}, "streams-requests")
     done = run(spark, settings, tables=OF_PUSHES)
@@ -433,7 +433,7 @@ def test_rows_of_two_clusters_that_are_held_together_part(
     spark: SparkSession, both_held: Settings, tmp_path: Path
 ) -> None:
     settings = warehouse_of(Path(both_held.warehouse), tmp_path / "copy")
-    Warehouse(settings).local_table(HELD).update({"scope": "'dlq.a'"})  # as before scopes were of clusters
+    Warehouse(settings).opened_table(HELD).update({"scope": "'dlq.a'"})  # as before scopes were of clusters
     state = Path(settings.warehouse) / "_progress" / f"{SILVER}.json"
     known = json.loads(state.read_text())
     assert known.pop("home") == "default"

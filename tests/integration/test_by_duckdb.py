@@ -30,6 +30,7 @@ from pipelines.steps.summarise import Refreshed, Refreshing
 from pipelines.stores import lock
 from pipelines.warehouse import few_rows, jvmless
 from pipelines.warehouse.tables import Warehouse
+from tests.testing import engines
 from tests.testing.builders import kip_1191, land, line, run, run_chain, run_needed, tables, warehouse_of
 from tests.testing.deliveries import acknowledgement, store
 
@@ -72,7 +73,7 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-@pytest.mark.thorough
+@engines.thorough
 @pytest.mark.usefixtures("both_engines", "size")
 def test_refreshes_of_real_and_generated_records_are_those_of_spark(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path, by_duck: Counter[str]

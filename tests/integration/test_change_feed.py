@@ -125,7 +125,7 @@ def made(spark: SparkSession, settings: Settings, four_versions: Path) -> Callab
         place = Warehouse(settings).location("silver.made")
         shutil.copytree(four_versions, place)
         step(spark, place)
-        return place, Batch(0, Warehouse(settings).local_version("silver.made") or 0)
+        return place, Batch(0, Warehouse(settings).last_version("silver.made") or 0)
 
     return make
 
@@ -149,7 +149,7 @@ def test_files_tell_the_same_changes_as_deltas_feed(
     append(spark, place, 0)
     step(spark, place)
     warehouse = Warehouse(settings, spark)
-    last = Warehouse(settings).local_version("silver.made") or 0
+    last = Warehouse(settings).last_version("silver.made") or 0
     for versions in (batch, Batch(batch.end, last), Batch(0, last), Batch(last - 1, last)):
         named = change_feed._named_files(warehouse, "silver.made", versions)
         assert (named is None) == (step is set_a_property)
@@ -174,7 +174,7 @@ def test_commits_that_change_no_row_are_not_waited_for(
     append(spark, place, 40)
     append(spark, place, 50)
     step(spark, place)
-    after = Batch(batch.end, Warehouse(settings).local_version("silver.made") or 0)
+    after = Batch(batch.end, Warehouse(settings).last_version("silver.made") or 0)
     checked(spark, settings, after)
     monkeypatch.setattr(change_feed, "_feed", without_the_last_commit("silver.made", change_feed._feed))
     with pytest.raises(FeedIncomplete):

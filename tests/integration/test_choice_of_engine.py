@@ -20,6 +20,7 @@ from pipelines.stage import Derive, Split, Summarise
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
+from tests.testing import engines
 from tests.testing.builders import BROKEN, kip_1191, land, line, run_chain, tables, warehouse_of
 from tests.testing.deliveries import acknowledgement
 
@@ -85,7 +86,7 @@ def test_every_table_is_the_same_by_either_engine(both: tuple[Engines, list[Sett
     assert {one.table for one in CATALOG if isinstance(one, Derive)} <= both[0]["auto"].keys()
 
 
-@pytest.mark.thorough
+@engines.thorough
 def test_every_table_of_the_demo_is_the_same_by_either_engine(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path
 ) -> None:

@@ -503,7 +503,7 @@ def test_what_does_not_add_up_is_counted(spark: SparkSession, mixed: Settings) -
 
 def changed_files(settings: Settings, table: str) -> Counter[str]:
     """Return how many files the last commit of a table added and removed."""
-    version = Warehouse(settings).local_version(table)
+    version = Warehouse(settings).last_version(table)
     commit = Path(Warehouse(settings).location(table)) / "_delta_log" / f"{version:020}.json"
     return Counter(action for line in commit.read_text().splitlines() for action in json.loads(line))
 

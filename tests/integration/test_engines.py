@@ -28,6 +28,7 @@ from pipelines.warehouse.schemas import schema_of
 from pipelines.warehouse.tables import PROPERTIES, Warehouse
 from tests.testing.engines import (
     MOMENT,
+    THOROUGH,
     Known,
     by_duckdb,
     by_spark,
@@ -47,7 +48,7 @@ SEVERAL_GROUPS = "silver.dlq_hops"  # each of its input's rows is of two groups
 PARTED = [
     pytest.param(
         stage,
-        marks=() if is_in_parts(stage.table) or stage.table == SEVERAL_GROUPS else pytest.mark.thorough,
+        marks=() if is_in_parts(stage.table) or stage.table == SEVERAL_GROUPS else THOROUGH,
         id=stage.table,
     )
     for stage in BY_DUCKDB
@@ -295,7 +296,7 @@ def refused() -> Iterator[dict[bool, int]]:
 @pytest.mark.parametrize("stage", BY_DUCKDB, ids=lambda stage: stage.table)
 @pytest.mark.parametrize(
     "seeds",
-    [pytest.param(range(2), id="some"), pytest.param(range(2, len(MOST)), id="more", marks=pytest.mark.thorough)],
+    [pytest.param(range(2), id="some"), pytest.param(range(2, len(MOST)), id="more", marks=THOROUGH)],
 )
 def test_both_engines_make_the_same_rows(
     spark: SparkSession, stage: Summarise, seeds: range, tmp_path: Path, refused: dict[bool, int]
@@ -354,9 +355,9 @@ def test_each_table_that_claims_duckdb_is_refreshed_by_it(stage: Summarise, sett
         with leaving():
             for start in (None, 1):
                 for table, rows in inputs(stage, chance, 60, 0).items():
-                    opened = warehouse.local_table(table)
+                    opened = warehouse.opened_table(table)
                     few_rows.append(opened, rows.cast(few_rows.schema_of(opened.schema())), few_rows.Turn(""))
-                batch = {table: Batch(start, warehouse.local_version(table) or 0) for table in stage.inputs}
+                batch = {table: Batch(start, warehouse.last_version(table) or 0) for table in stage.inputs}
                 with engine.opened(warehouse, stage.table) as one:
                     found = Refreshing(Choice(DUCKDB, ""), one, warehouse, stage, refresh_of(stage), batch).found()
                     if found is not None:

@@ -250,9 +250,9 @@ def test_many_commits_are_read_by_delta_in_spark_and_compacted(
     rows = rows_of(spark, ROWS).where("name = 'a'").coalesce(1)
     _, one = few._collected(CONTRACT.table, rows) or pytest.fail("only Spark can write it")
     for number in range(120):  # beyond a checkpoint of the writer without a JVM
-        few._append(CONTRACT.table, few.local_table(CONTRACT.table), one, f"commit {number}")
+        few._append(CONTRACT.table, few.opened_table(CONTRACT.table), one, f"commit {number}")
     assert few.insert(rows, CONTRACT, are_few=True) == 1
-    assert few.local_gap(CONTRACT.table) is None
+    assert few.missing_commit(CONTRACT.table) is None
     _, version = few.state(CONTRACT.table)
     assert version >= 121 + 120 // COMPACTED_EVERY
     by_delta = spark.read.format("delta").load(few.location(CONTRACT.table))

@@ -63,9 +63,9 @@ def test_what_lands_is_read_once_and_an_idle_cycle_commits_nothing(settings: Set
     following.until_rows(made[1], 5)
     land(settings, {"b.jsonl": lines[3:]}, "cluster-settings")
     following.until_rows(made[1], 9)
-    before = {table: Warehouse(settings).local_version(table) for table in (*made, "quality.stage_runs")}
+    before = {table: Warehouse(settings).last_version(table) for table in (*made, "quality.stage_runs")}
     following.until_idle()
-    assert before == {table: Warehouse(settings).local_version(table) for table in before}
+    assert before == {table: Warehouse(settings).last_version(table) for table in before}
 
     code, lines_told = following.stop()
     assert code == 0, following.log.read_text()
@@ -87,10 +87,10 @@ def test_a_stop_amid_a_stage_leaves_it_where_a_rerun_goes_on(
     following = start()
     land(settings, {"first.jsonl": [line(1)]})
     following.until_rows(GOLD, 1)  # the session that the test stops is warm
-    before = Warehouse(settings).local_version(BRONZE)
+    before = Warehouse(settings).last_version(BRONZE)
     land(settings, {"many.jsonl": [line(offset, timestamp=AT + HOUR * (offset % 50)) for offset in range(2, 4_000)]})
     # Silver runs as soon as bronze has committed.
-    following.until(lambda _: is_at_work(settings) and Warehouse(settings).local_version(BRONZE) != before)
+    following.until(lambda _: is_at_work(settings) and Warehouse(settings).last_version(BRONZE) != before)
     time.sleep(0.2)
     code, _ = following.stop()
     said = following.log.read_text()
@@ -125,9 +125,9 @@ def test_a_broken_gate_does_not_end_it_and_shows_at_the_end(settings: Settings, 
     health = following.until(lambda health: bool(health.get("blocked")))
     assert [one["table"] for one in health["blocked"]] == [SILVER]
     following.until_idle()
-    before = Warehouse(settings).local_version("quality.stage_runs")
+    before = Warehouse(settings).last_version("quality.stage_runs")
     following.until_idle()
-    assert Warehouse(settings).local_version("quality.stage_runs") == before  # not every cycle judges it again
+    assert Warehouse(settings).last_version("quality.stage_runs") == before  # not every cycle judges it again
     land(settings, {"good.jsonl": [line(100, topic="dlq.other")]})
     following.until_rows(GOLD, 1)  # another topic does not wait
     code, _ = following.stop()

@@ -497,5 +497,5 @@ def test_whatever_comes_in_whatever_order_the_ledger_is_that_of_one_run(
         assert rows(spark, settings[1], table) == rows(spark, settings[0], table), table
     found = {row["outcome"] for row in rows(spark, settings[0], LEDGER)}
     assert found >= {"ACKNOWLEDGED", "DEAD_LETTERED"}
-    assert Warehouse(settings[0]).local_version(POLICIES)
+    assert Warehouse(settings[0]).last_version(POLICIES)
     assert topic_policies.is_stale(Warehouse(with_policies(settings[0], *last))) is False

@@ -67,14 +67,14 @@ def test_captured_segments_give_kafkas_own_batches(spark: SparkSession, settings
 def test_a_run_without_new_segments_commits_nothing(spark: SparkSession, settings: Settings) -> None:
     land(settings, 0, batch(0) + batch(1)[:-1])
     run(spark, settings)
-    before = [Warehouse(settings).local_version(table) for table in (BRONZE, SILVER, QUARANTINE)]
+    before = [Warehouse(settings).last_version(table) for table in (BRONZE, SILVER, QUARANTINE)]
     directory = settings.landing_of("segments") / "orders-0"
     (directory / f"{0:020}.index").write_bytes(b"x")
 
     done = run(spark, settings)
 
     assert {one.status for one in done.values()} == {"idle"}
-    assert [Warehouse(settings).local_version(table) for table in (BRONZE, SILVER, QUARANTINE)] == before
+    assert [Warehouse(settings).last_version(table) for table in (BRONZE, SILVER, QUARANTINE)] == before
 
 
 # --- several logs, each landed in steps, with a run after each step -------------------------------------------------

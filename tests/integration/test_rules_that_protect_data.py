@@ -76,7 +76,7 @@ def came(settings: Settings, table: str) -> dict[int | None, tuple[Any, str]]:
 
 
 def versions(settings: Settings) -> dict[str, int | None]:
-    return {contract.table: Warehouse(settings).local_version(contract.table) for contract in runner.contracts()}
+    return {contract.table: Warehouse(settings).last_version(contract.table) for contract in runner.contracts()}
 
 
 def test_read_is_accepted_quarantined_and_duplicates(spark: SparkSession, settings: Settings) -> None:

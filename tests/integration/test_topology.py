@@ -955,7 +955,7 @@ def test_evidence_and_sentence_say_why(histories: dict[str, dict[str, Any]]) -> 
 def test_only_groups_with_news_are_refreshed(spark: SparkSession, settings: Settings) -> None:
     landed(settings, a=[push(second, f"app-{second}") for second in range(5)])
     run(spark, settings, *HISTORICAL)
-    before = Warehouse(settings).local_version("gold.topology_current")
+    before = Warehouse(settings).last_version("gold.topology_current")
     landed(settings, b=[push(60, "app-3", topology=SECOND)])
     done = run(spark, settings, *HISTORICAL)
     assert done["gold.topology_revisions"].message == "2 rows refreshed"

@@ -50,7 +50,7 @@ def test_a_batch_in_which_no_line_names_an_offset_is_held(
     run(spark, by_uri, BRONZE, SILVER)
     assert [row["dlq_offset"] for row in rows(spark, by_uri, SILVER)] == [1]
     of_place = Warehouse(settings.model_copy(update={"warehouse": str(place)}))
-    assert {table for table in lacking if of_place.local_version(table) is None} == set()
+    assert {table for table in lacking if of_place.last_version(table) is None} == set()
 
 
 def test_a_log_that_a_crash_left_without_commits_is_no_table(spark: SparkSession, tmp_path: Path) -> None:

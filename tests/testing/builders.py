@@ -158,7 +158,7 @@ def rows(spark: SparkSession, settings: Settings, table: str) -> list[dict[str, 
     """
     warehouse = Warehouse(settings, spark)
     if warehouse.opens_tables:
-        batches = warehouse.local_table(table).scan()
+        batches = warehouse.opened_table(table).scan()
         found = [unzoned(row) for batch in batches for row in batch.to_struct_array().to_pylist()]
     else:
         found = [row.asDict(recursive=True) for row in warehouse.read(table).collect()]

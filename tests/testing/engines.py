@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -9,10 +10,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as arrow  # type: ignore[import-untyped]
 import pyarrow.parquet as parquet  # type: ignore[import-untyped]
+import pytest
 from pyspark.sql.types import ArrayType, DataType, StructType
 
 from expectations.contract import Contract, contract_of
@@ -21,7 +23,7 @@ from pipelines.engines.choose import DUCKDB, Choice
 from pipelines.engines.duckdb import sessions
 from pipelines.engines.duckdb.engine import DuckEngine
 from pipelines.engines.duckdb.translate import translated
-from pipelines.settings import load
+from pipelines.settings import ROOT, load
 from pipelines.stage import Split, Summarise
 from pipelines.steps.held import contract_of_held
 from pipelines.steps.refresh import name_of, refresh_of, select_of
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import DataFrame, SparkSession
 
+Test = TypeVar("Test", bound=Callable[..., object])
+DECIDES = ("sql", "pipelines/engines")
+PROVEN = ROOT / "tests" / "data" / "engines.sha256"
 PARAMETERS = {"silent_after_seconds": 300}
 MOMENT = datetime(2026, 11, 21, 2, 41, 17, tzinfo=UTC)
 TEXTS = ("", "a", "b", "B", "é", "orders", "it's\n", "\U0001f4a3", "\x00", "10", "9")
@@ -44,6 +49,31 @@ SECONDS = (0, 0, 1, 59, 60, 1800, 3599, 3600, 86_399, 90_000, -1)
 Known = Mapping[str, Callable[[random.Random], Any]]
 """For names of columns, and of structs' fields with a dot before them: what draws a value, or a function of the row so
 far that does, where a table says more of it than the column's type."""
+
+
+def digest() -> str:
+    """Return a hash of what the equality of engines depends on: SQL, engines and the versions of packages."""
+    files = [file for place in DECIDES for file in sorted((ROOT / place).rglob("*")) if file.suffix in (".sql", ".py")]
+    found = hashlib.sha256()
+    for file in [*files, ROOT / "uv.lock"]:
+        found.update(file.relative_to(ROOT).as_posix().encode() + b"\0" + file.read_bytes())
+    return found.hexdigest()
+
+
+def is_proven() -> bool:
+    """Tell whether all thorough tests passed with the SQL, engines and packages of now."""
+    return PROVEN.is_file() and PROVEN.read_text(encoding="utf-8").strip() == digest()
+
+
+THOROUGH: tuple[pytest.MarkDecorator, ...] = (pytest.mark.thorough,) if is_proven() else ()
+"""Marks of tests that need not run again while nothing changed that the equality of engines depends on."""
+
+
+def thorough(test: Test) -> Test:
+    """Mark such a test."""
+    for mark in THOROUGH:
+        test = mark(test)
+    return test
 
 
 def contract_of_input(table: str) -> Contract:

@@ -44,7 +44,7 @@ def opened(warehouse: Warehouse, table: str) -> Iterator[DuckEngine]:
 
     Raises LeftToSpark: only Spark can write the table, or DuckDB opens no session.
     """
-    there = warehouse.local_table(table)
+    there = warehouse.opened_table(table)
     if not few_rows.is_plain(there):
         raise LeftToSpark(ONLY_DELTA)
     if not few_rows.has_columns_of(there, contract_of(table)):
@@ -90,12 +90,12 @@ class DuckEngine:
 
         A large input is a view: its columns are many, and each use reads only those that it needs.
         """
-        files = self._warehouse.files_of(table, self._warehouse.local_table(table, version))
+        files = self._warehouse.files_of(table, self._warehouse.opened_table(table, version))
         if files is None:
             raise LeftToSpark(ONLY_DELTA)
         paths = files.paths(among)
         size = files.size(paths)
-        choose.check_size(size)
+        choose.check_size(self._warehouse.settings, size)
         stored = f"_stored{called}"
         self._create("VIEW", stored, sessions.rows(self._connection, files, paths))
         kind = "TABLE" if is_shared and size <= MOST_KEPT else "VIEW"
@@ -103,10 +103,10 @@ class DuckEngine:
 
     def changes(self, called: str, table: str, batch: Batch) -> None:
         """Register the rows of the files that a batch's commits name."""
-        feed = change_feed.local_changes(self._warehouse, table, batch)
+        feed = change_feed.batch_files(self._warehouse, table, batch)
         if feed is None:
             raise LeftToSpark(ONLY_DELTA)
-        choose.check_size(feed.size())
+        choose.check_size(self._warehouse.settings, feed.size())
         self._create("VIEW", called, sessions.changes(self._connection, feed))
 
     def groups(self, called: str, values: Iterable[Any]) -> None:
@@ -204,7 +204,7 @@ class DuckEngine:
         """
         import pyarrow as arrow
 
-        if groups is not None and groups.local_predicate() is None:
+        if groups is not None and groups.deltalake_predicate() is None:
             raise LeftToSpark(SMALL_FRACTIONS)
         schema = few_rows.schema_of(self._there.schema())
         ((number,),) = self.rows(f"SELECT count(*) FROM {called}")

@@ -25,8 +25,8 @@ from pipelines.engines.duckdb import functions
 from pipelines.engines.duckdb.translate import MACROS, Untranslatable, parameters, translated
 from pipelines.stores import places
 from pipelines.warehouse.change_feed import NamedFiles
+from pipelines.warehouse.data_files import DataFiles
 from pipelines.warehouse.jvmless import aware
-from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.schemas import delta_type
 from pipelines.warehouse.tables import Warehouse
 
@@ -124,7 +124,7 @@ def _opened(
                 if table in given:
                     _insert(connection, *given[table])
                 else:
-                    files = warehouse.local_files(table)
+                    files = warehouse.data_files(table)
                     if files is None:
                         raise Untranslatable(f"only Delta can read {table}")
                     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {table.partition('.')[0]}")
@@ -247,7 +247,7 @@ def changes(connection: DuckDBPyConnection, feed: NamedFiles) -> str:
     return " UNION ALL ".join(texts) or rows(connection, feed.files, (), more="'' AS _change_type")
 
 
-def rows(connection: DuckDBPyConnection, files: LocalFiles, paths: Sequence[str], more: str = "") -> str:
+def rows(connection: DuckDBPyConnection, files: DataFiles, paths: Sequence[str], more: str = "") -> str:
     """Return a query for the rows of data files, with one more column; a column that a file lacks is null."""
     listed = ", ".join(literals.text(files.for_duckdb(path)) for path in paths)
     read = f"FROM read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"

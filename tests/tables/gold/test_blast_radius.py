@@ -96,7 +96,7 @@ def version(settings: Settings) -> int:
 
 def grow(settings: Settings, **values: Any) -> None:
     """Change a column of all incidents, as a run that finds more records does."""
-    Warehouse(settings).local_table(INCIDENTS).update(updates=values)
+    Warehouse(settings).opened_table(INCIDENTS).update(updates=values)
 
 
 @pytest.mark.usefixtures("both_engines")
@@ -117,7 +117,7 @@ def test_after_random_news_it_is_what_the_incidents_and_topologies_tell(
                 store(settings, GROUPS, {"cluster": OURS, "group_id": f"g{step}", "deleted_at": deleted})
             elif news == "return":
                 came = {"predicate": f"group_id = 'g{chance.randint(0, 3)}'", "updates": {"deleted_at": "NULL"}}
-                Warehouse(settings).local_table(GROUPS).update(**came)
+                Warehouse(settings).opened_table(GROUPS).update(**came)
             else:
                 group = f"g{chance.randint(0, 5)}"
                 number = numbers[group] = numbers.get(group, 0) + 1
@@ -151,7 +151,7 @@ def test_an_incident_without_records_leaves_it(spark: SparkSession, empty_wareho
     settings = warehouse_of(empty_warehouse, tmp_path)
     store(settings, INCIDENTS, incident("A0000001", "orders", 0), incident("A0000002", "paid", 1))
     run(spark, settings, TABLE)
-    Warehouse(settings).local_table(INCIDENTS).update(
+    Warehouse(settings).opened_table(INCIDENTS).update(
         predicate="incident_id = 'A0000001'", updates={"first_at": "NULL", "record_count": "0"}
     )
     run(spark, settings, TABLE)

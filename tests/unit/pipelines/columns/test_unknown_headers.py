@@ -238,6 +238,6 @@ def _write(
         columns |= {"missing_headers": lacking, "headers": lists, "error": Array([None] * len(rows), text)}
     made = Table.from_pydict(columns)
     place = Warehouse(settings).location(table)
-    if not Warehouse(settings).local_version(table):
+    if not Warehouse(settings).last_version(table):
         write_deltalake(place, made.slice(0, 0), mode="append")
     write_deltalake(place, made, mode="append")

@@ -199,7 +199,7 @@ def test_freshness_is_made_when_a_statement_names_it(ask: Callable[..., str]) ->
 def test_what_writes_is_refused(text: str, ask: Callable[..., str], warehouse: Settings) -> None:
     with pytest.raises(UsageError, match="only reads"):
         ask(text)
-    assert Warehouse(warehouse).local_version("gold.dlq_summary") == 1  # which has the one row
+    assert Warehouse(warehouse).last_version("gold.dlq_summary") == 1  # which has the one row
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_rows_come_back_as_they_were(settings: Settings) -> None:
     (row,) = jvmless.rows(warehouse, CONTRACT.table, {"cluster": ROW["cluster"]})
     assert row == ROW | {"headers": [{"key": name, "value": content} for name, content in ROW["headers"]]}
     assert jvmless.rows(warehouse, CONTRACT.table, {"cluster": "nothing"}) == [nothing]
-    assert warehouse.local_version(CONTRACT.table) == 2  # creation, and a commit for each append with rows
+    assert warehouse.last_version(CONTRACT.table) == 2  # creation, and a commit for each append with rows
 
     append(warehouse, CONTRACT, [nothing], "overwrite")
     assert jvmless.values(warehouse, CONTRACT.table, "cluster", 10) == {"nothing"}
@@ -105,7 +105,7 @@ def test_the_tables_of_replays_are_created_without_spark(settings: Settings) -> 
     )
     assert done.stdout.strip() == "False", done.stderr
     for table in TABLES:
-        stored = Warehouse(settings).local_table(table)
+        stored = Warehouse(settings).opened_table(table)
         contract = contract_of(table)
         assert [field.name for field in stored.schema().fields] == [column.name for column in contract.stored]
         comments = [field.metadata["comment"] for field in stored.schema().fields]

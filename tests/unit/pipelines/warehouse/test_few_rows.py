@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from pipelines.errors import WriterBusy
 from pipelines.stores import places
 from pipelines.warehouse import few_rows
+from pipelines.warehouse.data_files import DataFiles
 from pipelines.warehouse.few_rows import Turn
 from pipelines.warehouse.groups import Groups
-from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.tables import PROPERTIES
 from tests.testing.examples import at_most
 
@@ -87,7 +87,7 @@ def test_only_the_groups_are_replaced_and_the_change_feed_says_so(kind: str, dat
         few_rows.append(opened, arrow(kind, first), Turn("the first"))
     expected = Counter(first)
     for touched, fresh in steps:
-        few_rows.replace(opened, arrow(kind, fresh), Groups("g", tuple(touched)).local_predicate(), Turn("a mark"))
+        few_rows.replace(opened, arrow(kind, fresh), Groups("g", tuple(touched)).deltalake_predicate(), Turn("a mark"))
         changes = pa.table(opened.load_cdf(starting_version=opened.version(), ending_version=opened.version()))
         before = expected
         expected = Counter({row: times for row, times in before.items() if row[0] not in touched}) + Counter(fresh)
@@ -109,7 +109,7 @@ def test_all_rows_are_replaced_without_groups() -> None:
     assert rows_of(opened.scan()) == [("b", 3)]
 
 
-@pytest.mark.parametrize("predicate", [None, Groups("g", ("b",)).local_predicate()], ids=["all", "a group"])
+@pytest.mark.parametrize("predicate", [None, Groups("g", ("b",)).deltalake_predicate()], ids=["all", "a group"])
 def test_of_two_turns_over_one_version_one_fails(predicate: str | None) -> None:
     first = table_of("string")
     second = DeltaTable(first.table_uri)
@@ -126,8 +126,8 @@ def test_of_two_turns_over_one_version_one_fails(predicate: str | None) -> None:
 
 def test_times_with_fractions_of_a_millisecond_are_left_to_spark() -> None:
     exact, fraction = datetime(2026, 3, 1, 12, tzinfo=UTC), datetime(2026, 3, 1, 12, 0, 0, 1, tzinfo=UTC)
-    assert Groups("g", (exact, None)).local_predicate()
-    assert Groups("g", (exact, fraction)).local_predicate() is None
+    assert Groups("g", (exact, None)).deltalake_predicate()
+    assert Groups("g", (exact, fraction)).deltalake_predicate() is None
 
 
 @given(st.text(min_size=1, max_size=3), st.sampled_from(["", "x", "\U0010ffff", "\ud7ff", "\x00"]))
@@ -135,17 +135,17 @@ def test_times_with_fractions_of_a_millisecond_are_left_to_spark() -> None:
 def test_files_with_long_texts_are_not_skipped(text: str, end: str) -> None:
     opened, value = table_of("string"), text + end * 99
     few_rows.append(opened, arrow("string", [(value, 1)]), NO_TURN)
-    files = LocalFiles.of(opened, places.of(os.path.dirname(opened.table_uri.rstrip("/"))), "x")
+    files = DataFiles.of(opened, places.of(os.path.dirname(opened.table_uri.rstrip("/"))), "x")
     assert files is not None
     assert files.paths([{"g": (value, value)}])
-    few_rows.replace(opened, arrow("string", []), Groups("g", (value,)).local_predicate(), NO_TURN)
+    few_rows.replace(opened, arrow("string", []), Groups("g", (value,)).deltalake_predicate(), NO_TURN)
     assert not rows_of(opened.scan())
 
 
 def test_a_row_outside_the_groups_is_refused_without_its_values() -> None:
     opened = table_of("string")
     with pytest.raises(RuntimeError) as refused:
-        few_rows.replace(opened, arrow("string", [("a secret", 1)]), Groups("g", ("a",)).local_predicate(), NO_TURN)
+        few_rows.replace(opened, arrow("string", [("a secret", 1)]), Groups("g", ("a",)).deltalake_predicate(), NO_TURN)
     assert "secret" not in str(refused.value)
     assert "1 rows failed" in str(refused.value)
     assert refused.value.__cause__ is None

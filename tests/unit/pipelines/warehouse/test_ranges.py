@@ -82,7 +82,7 @@ def test_files_are_left_out_only_if_they_have_no_row_in_the_ranges(made: Warehou
 
 
 def test_files_outside_the_ranges_are_left_out(made: Warehouse) -> None:
-    files = made.local_files(TABLE)
+    files = made.data_files(TABLE)
     assert files is not None
     assert len(files.paths()) == len(FILES)
     assert len(files.paths(points("name", ["b"]))) == 2  # with the file that has no statistics of names
@@ -103,7 +103,7 @@ def test_a_table_whose_files_do_not_tell_its_rows_is_read_by_delta(spark: SparkS
     writer = spark.range(10).coalesce(1).write.format("delta").option("delta.enableDeletionVectors", "true")
     writer.save(place)
     spark.sql(f"DELETE FROM delta.`{place}` WHERE id < 4")
-    assert warehouse.local_files(TABLE) is None
+    assert warehouse.data_files(TABLE) is None
     assert warehouse.read(TABLE).count() == 6
 
 

@@ -21,7 +21,7 @@ def test_a_log_whose_last_commit_is_taken_back_is_read_as_it_is(settings: Settin
     warehouse = Warehouse(settings)
     directory = Path(warehouse.location(TABLE))
     commit(directory, 1)
-    write_deltalake(warehouse.local_table(TABLE), arrow.table({"n": [2]}), mode="append")
+    write_deltalake(warehouse.opened_table(TABLE), arrow.table({"n": [2]}), mode="append")
     assert warehouse.state(TABLE)[1] == 1
     (directory / "_delta_log" / f"{1:020}.json").rename(tmp_path / "away")
     assert warehouse.state(TABLE)[1] == 0

@@ -27,7 +27,7 @@ PLAIN_READER = 1  # the reader's version of a table whose rows are those of its 
 
 
 @dataclass(frozen=True)
-class LocalFiles:
+class DataFiles:
     """Data files of a version of a table, with their statistics."""
 
     store: Store
@@ -36,7 +36,7 @@ class LocalFiles:
     files: Any  # a record batch, one row per file
 
     @classmethod
-    def of(cls, opened: DeltaTable, store: Store, place: str, more: Iterable[Contracted] = ()) -> LocalFiles | None:
+    def of(cls, opened: DeltaTable, store: Store, place: str, more: Iterable[Contracted] = ()) -> DataFiles | None:
         """Return the files of an opened table, whose rows have ``more`` columns; None if only Delta can read it.
 
         That is so if its rows are not simply those of its files, or if its path looks like a pattern: Spark would take
