@@ -326,7 +326,7 @@ def ask(
         return
     known = asked.find(question)
     settings = _settings(warehouse, landing, lands=True)
-    parameters = queries.parameters_of(param or [])
+    parameters = queries.parameters_of(param or [], known.text)
     on_store = Warehouse(settings)
     with on_store.store.pinned():
         remarks = asked.answer_without_jvm(on_store, known, parameters, format)
@@ -362,7 +362,7 @@ def sql(
             raise typer.Exit(code)
         return
     text = queries.text_of(query, file)
-    parameters = queries.parameters_of(param or [])
+    parameters = queries.parameters_of(param or [], text)
     with _warm(settings) as tables:
         for remark in queries.answer(tables, text, parameters, format):
             _say(remark)

@@ -23,7 +23,7 @@ def listed(settings: Settings, form: str) -> str:
     """Return the alerts that wait, those that routes that are gone left open, and those that were sent, suppressed or
     given up, the latest first.
 
-    Raises UsageError: the warehouse is not local. EnvironmentLacking: the outbox cannot be read.
+    Raises UsageError: only Spark opens the warehouse. EnvironmentLacking: the outbox cannot be read.
     """
     now = datetime.now(UTC)
     box = Outbox.read(place(Warehouse(settings)))

@@ -112,7 +112,7 @@ def answer_with_spark(
 
 
 def rows_without_jvm(warehouse: Warehouse, text: str, values: Mapping[str, query.Parameter]) -> printed.Rows:
-    """Return the rows of DuckDB's answer to a statement of Spark SQL over a local warehouse.
+    """Return the rows of DuckDB's answer to a statement of Spark SQL.
 
     Raises Untranslatable: only Spark can answer. UsageError: a parameter has no value, or a table does not exist.
     """

@@ -21,6 +21,7 @@ from expectations.text import visible
 from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.commands import rows as printed
 from pipelines.commands import tabular
+from pipelines.engines.duckdb import translate
 from pipelines.errors import EnvironmentLacking, UsageError, readable
 from pipelines.run import newest
 from pipelines.settings import ROOT
@@ -206,26 +207,43 @@ def questions() -> list[Path]:
     return sorted(QUESTIONS.glob("*.sql"))
 
 
-def parameters_of(given: Sequence[str]) -> dict[str, Parameter]:
+def parameters_of(given: Sequence[str], text: str | None = None) -> dict[str, Parameter]:
     """Return the values of ``name=value`` arguments, typed by their form; ``now`` is the present if not given.
+
+    ``text`` is the statement that takes them; with a parameter that it does not take the answer would be to another
+    question. Every statement takes ``now``.
 
     The types are whole numbers, decimals, true and false, dates, and timestamps with ``T`` (UTC unless they name a
     zone). Everything else is text, and so is a value in single quotes.
 
-    Raises UsageError: an argument is not ``name=value``, or ``now`` is neither a timestamp nor a date.
+    Raises UsageError: an argument is not ``name=value``, the text does not take it, or ``now`` is neither a timestamp
+    nor a date.
     """
     values: dict[str, Parameter] = {"now": datetime.now(UTC)}
     for argument in given:
-        name, equals, text = argument.partition("=")
+        name, equals, value = argument.partition("=")
         if not equals or not name.isidentifier():
             raise UsageError(f"--param {argument!r} cannot be used: write --param NAME=VALUE.")
-        values[name] = _typed(text)
+        values[name] = _typed(value)
+    taken = _taken(text) if text is not None and given else {*values}
+    for name in values if taken else ():
+        if name not in taken:
+            names = ", ".join(f":{one}" for one in sorted(taken))
+            raise UsageError(f"There is no parameter :{visible(name)} in it; it takes {names}.{hint(name, taken)}")
     now = values["now"]
     if not isinstance(now, date):
         raise UsageError(f"--param now={now} is no timestamp: write it like now=2026-11-21T02:00:00Z.")
     if not isinstance(now, datetime):
         values["now"] = datetime(now.year, now.month, now.day, tzinfo=UTC)
     return values
+
+
+def _taken(text: str) -> set[str]:
+    """Return the parameters that a statement takes; none if only Spark can parse it, which may take any."""
+    try:
+        return {"now", *translate.parameters(text)}
+    except translate.Untranslatable:
+        return set()
 
 
 def _typed(text: str) -> Parameter:

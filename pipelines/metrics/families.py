@@ -1,4 +1,4 @@
-"""A local warehouse -> families of metrics; their labels are bounded, and none of them holds data of records."""
+"""A warehouse -> families of metrics; their labels are bounded, and none of them holds data of records."""
 
 from __future__ import annotations
 

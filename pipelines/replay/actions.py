@@ -24,7 +24,6 @@ from pipelines.replay.journal import Journal, Request, State, Status
 from pipelines.replay.judge import Options
 from pipelines.replay.kept import NAME
 from pipelines.replay.model import Letter, Plan, Replayed
-from pipelines.settings import located
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
@@ -90,7 +89,7 @@ def drawn(
     store.directory_of(warehouse)
     settings = warehouse.settings
     repair = transform.read(file) if file is not None else None
-    known = rules.read(located(settings.replay.rules))
+    known = rules.of(settings)
     if not dry_run:
         planning.refuse_without_cluster(settings)
     candidates = Candidates(warehouse, known)
@@ -163,7 +162,7 @@ def letter_topics(warehouse: Warehouse) -> set[str]:
 
 def explain(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
     """Say which rule decides about the dead letter at TOPIC:PARTITION:OFFSET, and what speaks against its replay."""
-    known = rules.read(located(warehouse.settings.replay.rules))
+    known = rules.of(warehouse.settings)
     options = Options(max_replays=warehouse.settings.replay.max_replays)
     entries = planning.judged(Candidates(warehouse).chosen(Choice(records=(wanted,)), 1), known, options)
     planning.judge_loops(entries, letter_topics(warehouse))
@@ -284,7 +283,7 @@ def expiries(warehouse: Warehouse, rows: Sequence[Mapping[str, Any]]) -> dict[st
 
     What a plan itself replayed does not count, nor do new dead letters.
     """
-    known = rules.read(located(warehouse.settings.replay.rules))
+    known = rules.of(warehouse.settings)
     found: dict[str, str | None] = {row["plan_id"]: None for row in rows}
     changed = {row["plan_id"] for row in rows if known.digest != row["rules_hash"]}
     found |= dict.fromkeys(changed, "the remediation rules changed.")

@@ -15,6 +15,7 @@ from expectations.owners import owner_of, owner_sql
 from expectations.silver.dlq_records import DISPOSITIONS
 from pipelines.columns import globs
 from pipelines.errors import UsageError
+from pipelines.settings import Settings, located
 from pipelines.settings.section import Section, first_mistake
 
 Action = Literal["REPLAY", "HOLD", "DISCARD", "REVIEW"]
@@ -124,15 +125,25 @@ class Rules:
         return "REVIEW", None
 
 
-def read(file: Path) -> Rules:
-    """Read the rules of a file; a file that is not there has none.
+def of(settings: Settings) -> Rules:
+    """Return the rules of the file that the settings name.
 
-    Raises UsageError: the file cannot be used.
+    Raises UsageError: the file cannot be used, or is not there: without its rules everything would be replayed.
+    """
+    return read(located(settings.replay.rules))
+
+
+def read(file: Path) -> Rules:
+    """Read the rules of a file.
+
+    Raises UsageError: the file is not there, or cannot be used.
     """
     try:
         found = _File.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        return Rules()
+        raise UsageError(
+            f"The file of rules {file} does not exist: correct [replay] rules, or write an empty file for no rules."
+        ) from None
     except ValidationError as error:
         raise UsageError(f"The rules in {file} cannot be used: {first_mistake(error)}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:

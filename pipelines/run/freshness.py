@@ -59,7 +59,7 @@ class Freshness:
 
 
 def freshness(warehouse: Warehouse) -> list[Freshness]:
-    """Return one entry per stage; a session is needed only for a warehouse that is not local."""
+    """Return one entry per stage; a session is needed only where nothing else opens tables."""
     entries = []
     away: EnvironmentLacking | None = None
     for stage in CATALOG:

@@ -1,6 +1,6 @@
 """Tell how old the newest record of each feed is, whether a feed is set up at all, and whether it fell silent.
 
-Most of this comes from Delta's file statistics. A local warehouse needs no session.
+Most of this comes from Delta's file statistics. Where the store opens tables, this needs no session.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Silence:
 def of_feeds(warehouse: Warehouse, now: datetime | None = None) -> list[Newest]:
     """Return the newest record of each feed, in the order of the catalog.
 
-    Without a session the tables of a warehouse that is not local cannot be read: all times are None.
+    Without a session the tables of a warehouse that only Spark opens cannot be read: all times are None.
     """
     return [of_feed(warehouse, stage, now) for stage in stages_of_type(Land)]
 

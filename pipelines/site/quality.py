@@ -184,7 +184,7 @@ class Bar:
 
 
 def feeds_of(warehouse: Warehouse) -> tuple[Feed, ...]:
-    """Return the state of each feed; only a warehouse that is not local needs a session."""
+    """Return the state of each feed; what only Spark opens needs a session."""
     now = datetime.now(UTC)
     return tuple(Feed(newest, silence(warehouse, newest)) for newest in of_feeds(warehouse, now))
 

@@ -99,7 +99,7 @@ class Decided(ArrowRows):
 
 @dataclass(frozen=True)
 class FewSplit(SplitBatch):
-    """A batch of a local warehouse whose candidates, with their judgement, are in memory.
+    """A batch whose candidates, with their judgement, are in memory.
 
     What DuckDB or the writer of few rows refuses is left to Spark, which gets the candidates back.
     """

@@ -1,6 +1,6 @@
 """A Delta table -> a few of its rows, read without a JVM, for commands whose answer a person waits for.
 
-If the warehouse is not local, a Spark session reads the rows, because Hadoop's settings say how to reach it.
+Where only Spark opens tables, a session reads the rows, because Hadoop's settings say how to reach them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def rows(
 ) -> list[dict[str, Any]]:
     """Return the rows whose columns equal the given values, in no particular order, with timezone-aware timestamps.
 
-    Statistics skip the files and row groups that cannot contain such rows. If the warehouse is not local and there is
+    Statistics skip the files and row groups that cannot contain such rows. If only Spark opens the warehouse and there is
     no session, this starts a session.
 
     Raises UsageError: the table does not exist.
@@ -53,7 +53,7 @@ def rows(
 
 
 def values(warehouse: Warehouse, table: str, column: str, most: int) -> set[Any] | None:
-    """Return the values of a column; None if the table is not local or may have more than ``most`` rows."""
+    """Return the values of a column; None if only Spark opens the table, or it may have more than ``most`` rows."""
     if not warehouse.opens_tables:
         return None
     stored = warehouse.opened_table(table)

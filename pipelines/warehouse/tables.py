@@ -280,7 +280,7 @@ class Warehouse:
         return str(snapshot.metadata().id()), int(snapshot.version())
 
     def size(self, table: str) -> int:
-        """Return the total size of a table's files in bytes; of a local table without a Spark query."""
+        """Return the total size of a table's files in bytes; without a Spark query where the store opens tables."""
         if self.opens_tables:
             return sum(self.opened_table(table).get_add_actions()["size_bytes"].to_pylist())
         return int(self._snapshot(table).sizeInBytes())
@@ -323,7 +323,7 @@ class Warehouse:
     def read(self, table: str, version: int | None = None, among: Sequence[Range] | None = None) -> DataFrame:
         """Return a table's rows within ranges (None: all), at the given version or at the latest.
 
-        Rows of a local table are those of the version that is the latest now, also if the table changes afterwards.
+        Where the store opens tables, rows are those of the version that is the latest now, also if the table changes.
         """
         if self.opens_tables and (files := self.data_files(table, version)) is not None:
             return files.rows(self.spark, among)
@@ -352,11 +352,11 @@ class Warehouse:
         return rows if rows.inputFiles() else None
 
     def data_files(self, table: str, version: int | None = None) -> DataFiles | None:
-        """Return the files of a local table, at the given version or at the latest; None if only Delta can read it."""
+        """Return the files of a table, at the given version or at the latest; None if only Delta can read it."""
         return self.files_of(table, self.opened_table(table, version))
 
     def files_of(self, table: str, opened: OpenedTable) -> DataFiles | None:
-        """Return the files of an opened local table; None if only Delta can read it."""
+        """Return the files of an opened table; None if only Delta can read it."""
         lacking = self.lacking(table, (field.name for field in opened.schema().fields))
         return DataFiles.of(opened, self.store, self.place(table), lacking)
 
@@ -611,12 +611,12 @@ class Warehouse:
         return opened, few.drop_columns(["_times"])
 
     def _plain(self, table: str) -> OpenedTable | None:
-        """Return a local table, opened, if ``few_rows`` can write it; None if only Spark can."""
+        """Return a table, opened, if ``few_rows`` can write it; None if only Spark can."""
         opened = self.opened_table(table) if self.opens_tables else None
         return opened if opened is not None and few_rows.is_plain(opened) else None
 
     def _plain_for(self, table: str, rows: DataFrame) -> OpenedTable | None:
-        """Return a local table, opened, if ``few_rows`` can write it and the rows have its columns."""
+        """Return a table, opened, if ``few_rows`` can write it and the rows have its columns."""
         opened = self._plain(table)
         return opened if opened is not None and few_rows.have_its_columns(rows, opened) else None
 

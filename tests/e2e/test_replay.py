@@ -26,6 +26,7 @@ from pipelines.settings import ROOT, Dlq, Settings
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, line, run, warehouse_of
 from tests.testing.kafka import KafkaAdmin
+from tests.testing.replays import no_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +67,7 @@ def happened(
         tmp_path_factory.mktemp("replay"),
         kafka={"bootstrap_servers": broker.bootstrap_servers},
         dlq={"source": "kafka", "subscribe_pattern": r"dlq\.replayed.*"},
-        replay={"rules": str(tmp_path_factory.mktemp("rules") / "none.toml")},
+        replay={"rules": no_rules(tmp_path_factory.mktemp("rules"))},
     )
     kafka.create_topic(SOURCE, 2)
     kafka.create_dead_letter_topic(LETTERS, 2)

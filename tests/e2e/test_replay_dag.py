@@ -25,6 +25,7 @@ from pipelines.settings import ROOT, Settings
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import run, warehouse_of
 from tests.testing.kafka import KafkaAdmin
+from tests.testing.replays import no_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +47,7 @@ def settings(
         place,
         kafka={"bootstrap_servers": broker.bootstrap_servers},
         dlq={"source": "kafka", "subscribe_pattern": r"dlq\.approved"},
-        replay={"rules": str(place / "none.toml")},
+        replay={"rules": no_rules(place)},
     )
     kafka.create_topic(TOPIC)
     kafka.create_topic(LETTERS)

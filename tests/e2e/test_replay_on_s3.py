@@ -20,7 +20,7 @@ from pipelines.settings import ROOT, load
 from pipelines.stores import places
 from tests.testing import s3
 from tests.testing.kafka import KafkaAdmin
-from tests.testing.replays import letters_in
+from tests.testing.replays import letters_in, no_rules
 
 BUCKET, TARGET, COUNT = "lakehouse", "replayed-on-s3", 120
 
@@ -59,9 +59,7 @@ def lakehouse(
             monkeypatch.setenv(name, value)
         uri = f"s3://{BUCKET}/{tmp_path.name}"
         monkeypatch.setenv("AFTERLOG_KAFKA__BOOTSTRAP_SERVERS", broker.bootstrap_servers)
-        rules = tmp_path / "rules.toml"
-        rules.write_text("")
-        monkeypatch.setenv("AFTERLOG_REPLAY__RULES", str(rules))
+        monkeypatch.setenv("AFTERLOG_REPLAY__RULES", no_rules(tmp_path))
         letters_in(load(warehouse=uri), COUNT)
         yield Lakehouse(uri, dict(os.environ))
 

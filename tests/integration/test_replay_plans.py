@@ -19,6 +19,7 @@ from pipelines.replay.model import Plan, PlannedRecord, Replayed, Target
 from pipelines.settings import Replay, Settings
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import AT, kip_1191, land, line, run, warehouse_of
+from tests.testing.replays import no_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -256,7 +257,7 @@ def test_a_replayed_record_is_not_eligible_again_and_its_death_counts(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path
 ) -> None:
     """Any chain of replays and deaths: a record dies, is replayed, dies at its place on the target, and so on."""
-    settings = warehouse_of(empty_warehouse, tmp_path, replay={"rules": str(tmp_path / "none.toml")})
+    settings = warehouse_of(empty_warehouse, tmp_path, replay={"rules": no_rules(tmp_path)})
     chance = random.Random(7)
     offset = 0
     target = 100

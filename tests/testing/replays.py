@@ -47,6 +47,13 @@ class Standing(NamedTuple):
         return (dict(self.headers).get(RECORD) or b"").decode()
 
 
+def no_rules(directory: Path) -> str:
+    """Write an empty file of rules; return its path."""
+    file = directory / "no-rules.toml"
+    file.write_text("")
+    return str(file)
+
+
 def record(
     position: int,
     topic: str,

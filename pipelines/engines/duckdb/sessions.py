@@ -73,7 +73,7 @@ def answer(
     tables: Iterable[str],
     given: Mapping[str, tuple[Contract, Sequence[Any]]],
 ) -> Fetched:
-    """Return the rows of a statement over local tables, each ``:name`` bound to its value.
+    """Return the rows of a statement over tables, each ``:name`` bound to its value.
 
     ``given`` maps names of tables that no file holds to their contracts and rows.
 

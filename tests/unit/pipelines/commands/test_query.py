@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import sys
 from base64 import b64decode
 from collections.abc import Callable
@@ -86,6 +87,22 @@ def test_now_is_the_present_unless_it_is_given() -> None:
 def test_a_parameter_that_cannot_be_used(given: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         query.parameters_of([given])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        pytest.param(["grup=a"], ":grup in it; it takes :group, :now. Did you mean 'group'?", id="near"),
+        pytest.param(["group=a", "topic=b"], "There is no parameter :topic in it; it takes :group, :now.", id="more"),
+        pytest.param(["nwo=2026-11-21"], "There is no parameter :nwo in it; it takes :group, :now.", id="now"),
+    ],
+)
+def test_a_parameter_that_the_statement_does_not_take_is_refused(given: list[str], said: str) -> None:
+    text = "SELECT ':no', 1 -- :none\nFROM t WHERE g = :group"
+    assert query.parameters_of(["group=a", "now=2026-11-21"], text)["group"] == "a"
+    with pytest.raises(UsageError, match=re.escape(said)):
+        query.parameters_of(given, text)
+    assert query.parameters_of(given, "what only Spark can parse (:group")
 
 
 def test_a_statement_comes_from_an_argument_or_a_file(tmp_path: Path) -> None:

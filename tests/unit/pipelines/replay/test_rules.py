@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.errors import UsageError
 from pipelines.replay import rules
-from pipelines.settings import ROOT
+from pipelines.settings import ROOT, Replay, load
 
 
 def test_the_shipped_file_replays_nothing() -> None:
@@ -96,5 +96,6 @@ def test_a_file_that_cannot_be_used_is_one_sentence(text: str, why: str, tmp_pat
         rules.read(file)
 
 
-def test_a_file_that_is_not_there_has_no_rules(tmp_path: Path) -> None:
-    assert rules.read(tmp_path / "none.toml").rules == ()
+def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.toml does not exist: correct \[replay\] rules"):
+        rules.of(load(replay=Replay(rules=str(tmp_path / "none.toml"))))
