@@ -806,7 +806,7 @@ def _mistakes(warehouse: Warehouse) -> Iterator[Check]:
 
 
 def _was_written(warehouse: Warehouse, table: str) -> bool:
-    """Tell whether a table that opens without Spark can hold rows; False if it is refused, as ``_tables`` reports that."""
+    """Tell whether a table can hold rows; False if only Spark can tell, or if ``_tables`` says that it is refused."""
     with contextlib.suppress(UsageError):
         return warehouse.opens_tables and bool(warehouse.last_version(table))
     return False

@@ -59,6 +59,11 @@ def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = N
 
     Raises AfterlogError: only topics can have new input, and the cluster cannot be asked.
     """
+    with warehouse.store.pinned():
+        return _is_idle(warehouse, stages, accepted)
+
+
+def _is_idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance) -> bool:
     if (
         not warehouse.opens_tables
         or quality.waiting(warehouse)

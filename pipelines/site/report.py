@@ -53,8 +53,8 @@ def build(
 ) -> Path:
     """Build the site and Data Docs in the reports' directory; return the front.
 
-    Only a warehouse that only Spark opens needs a session. How far tables are ``behind``, the state of ``feeds`` and what
-    is ``told`` are looked up if not given.
+    Where only Spark opens the warehouse, this needs a session. How far tables are ``behind``, the state of ``feeds``
+    and what is ``told`` are looked up if not given.
 
     Raises EnvironmentLacking: the directory cannot be written. UsageError: it has the site of another cluster.
     """

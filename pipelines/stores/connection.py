@@ -93,7 +93,7 @@ def _opened(root: str, variables: frozenset[tuple[str, str]]) -> ObjectStore:
     from obstore.store import S3Store, from_url
 
     waiting: dict[str, Any] = {
-        "client_options": {"timeout": "30s", "connect_timeout": "5s"},
+        "client_options": {"timeout": "10s", "connect_timeout": "5s"},
         "retry_config": {"max_retries": 3, "retry_timeout": PATIENCE},
     }
     if not s3.is_s3(root):

@@ -26,8 +26,8 @@ def rows(
 ) -> list[dict[str, Any]]:
     """Return the rows whose columns equal the given values, in no particular order, with timezone-aware timestamps.
 
-    Statistics skip the files and row groups that cannot contain such rows. If only Spark opens the warehouse and there is
-    no session, this starts a session.
+    Statistics skip the files and row groups that cannot contain such rows. If only Spark opens the warehouse and there
+    is no session, this starts a session.
 
     Raises UsageError: the table does not exist.
     """
