@@ -1135,12 +1135,11 @@ def _remember_replays(settings: Settings) -> None:
 def _look_at_replays(settings: Settings) -> None:
     """Bring gold.replay_outcomes up to date with the dead letters that came; what fails is said."""
     tables = Warehouse(settings)
-    if not tables.opens_tables or tables.last_version("gold.replayed_records") is None:
-        return
-    from pipelines.replay import outcomes
-
     try:
-        outcomes.refresh(tables, asks=False)
+        if tables.opens_tables and tables.last_version("gold.replayed_records") is not None:
+            from pipelines.replay import outcomes
+
+            outcomes.refresh(tables, asks=False)
     except Exception as error:
         _say(f"The outcomes of replays are not up to date. {readable(error)}")
 
@@ -1161,16 +1160,14 @@ def _measure(settings: Settings) -> None:
 
 def _alert(settings: Settings) -> None:
     """Send alerts about what is new, if the settings have or had routes; what fails is said, and waits for later."""
-    from pipelines.alerts import outbox, sender
-
-    tables = Warehouse(settings)
-    has_routes = bool(settings.alerts.route)
-    if tables.opens_tables and (tables.store.is_empty() if has_routes else not tables.store.names(outbox.DIRECTORY)):
+    store, has_routes = Warehouse(settings).store, bool(settings.alerts.route)
+    if not store.opens_tables and not has_routes:
         return
-    if not tables.opens_tables and not has_routes:
-        return
-
     try:
+        if store.opens_tables and (store.is_empty() if has_routes else not store.names("_alerts")):
+            return
+        from pipelines.alerts import sender
+
         done = sender.send(settings)
     except Exception as error:
         _say(f"Alerts were not sent. {readable(error)}")

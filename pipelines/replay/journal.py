@@ -133,18 +133,14 @@ class Status:
 
 def directory_of(settings: Settings) -> Place:
     """Return where plans' runs are remembered; raises UsageError: only Spark opens the warehouse."""
-    directory = places.directory_of(settings.warehouse)
-    if directory is not None:
-        return directory / DIRECTORY
     Warehouse(settings).refuse_spark_only("replays are made")
     place = places.of(f"{settings.warehouse.rstrip('/')}/{DIRECTORY}")
-    assert isinstance(place, Objects)
-    return place
+    return place if isinstance(place, Objects) else Path(settings.warehouse) / DIRECTORY
 
 
 @contextlib.contextmanager
 def alone(place: Place, plan_id: str) -> Iterator[None]:
-    """Be the only runner of a plan; if the process dies, a directory's lock ends, on an object store after 10 s.
+    """Be the only runner of a plan; if the process dies, a directory's lock ends, on an object store after 30 s.
 
     Raises WriterBusy: another process runs the plan.
     """
@@ -257,7 +253,7 @@ class Journal:
     def _remembered(self) -> datetime:
         """Return since when the journal remembers; an older one does not say it, but knows its plans."""
         text, identity = "SELECT max(since) FROM memory WHERE inode = ?", self._database.identity()
-        if self._execute(text, (identity,)) == [(None,)]:
+        if self._database.was_restored or self._execute(text, (identity,)) == [(None,)]:
             self._remember(identity)
         return datetime.fromisoformat(self._execute(text, (identity,))[0][0])
 

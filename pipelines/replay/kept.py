@@ -22,7 +22,12 @@ NAME = "journal.db"
 _BUSY_SECONDS = 30.0
 _FRESH_SECONDS = 1.0  # so long an object that was read is taken for the present one by what only looks
 _CLOCKS = timedelta(minutes=5)  # by which the clocks of writers and of the store may differ
-_WRITTEN = "CREATE TABLE IF NOT EXISTS written (name TEXT NOT NULL, at TEXT NOT NULL)"
+_WRITTEN = """
+CREATE TABLE IF NOT EXISTS written (name TEXT NOT NULL, at TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS changes (number INTEGER PRIMARY KEY, name TEXT NOT NULL);
+"""
+_MOST_CHANGES = 100  # that are known by name
+_HEADER, _WAL = 100, slice(18, 20)  # of a database: its bytes, and where it says that a file beside it has changes
 
 
 class Changed(Exception):  # no error: the change is made again
@@ -30,10 +35,14 @@ class Changed(Exception):  # no error: the change is made again
 
 
 class Database(ABC):
-    """A database of SQLite that several processes change, one transaction at a time."""
+    """A database of SQLite that several processes change, one transaction at a time.
+
+    ``was_restored``: it was copied or restored since its last change.
+    """
 
     name: str
     connection: sqlite3.Connection
+    was_restored = False
 
     @abstractmethod
     @contextlib.contextmanager
@@ -47,7 +56,7 @@ class Database(ABC):
 
     @abstractmethod
     def identity(self) -> int:
-        """Return a number that another one has that was copied or restored."""
+        """Return a number that another one has, as far as it can be told."""
 
     def look(self) -> None:  # noqa: B027 - a file shows it by itself
         """Take over what other processes changed."""
@@ -113,7 +122,6 @@ class ObjectDatabase(Database):
         self._version: str | None = None
         self._called: str | None = None
         self._looked_at = 0.0
-        self._identity = 0
         self._is_known = False
         self._read()
 
@@ -129,18 +137,21 @@ class ObjectDatabase(Database):
             self.connection.execute("DELETE FROM written")
             written = (self._called or secrets.token_hex(8), datetime.now(UTC).isoformat())
             self.connection.execute("INSERT INTO written VALUES (?, ?)", written)
+            change = secrets.token_hex(8)
+            last = self.connection.execute("INSERT INTO changes (name) VALUES (?)", (change,)).lastrowid or 0
+            self.connection.execute("DELETE FROM changes WHERE number <= ?", (last - _MOST_CHANGES,))
         content, self._is_known = self.connection.serialize(), False
         version = self.place.replace(NAME, content, self._version)
         if version is None:  # the answer to an earlier attempt can be lost: then the object is ours
             self._read()
-            if self.connection.serialize() != content:
+            if not self.connection.execute("SELECT 1 FROM changes WHERE name = ?", (change,)).fetchall():
                 raise Changed
             return
         self._version, self._called, self._is_known = version, written[0], True
 
     def identity(self) -> int:
-        """Return a number of the object that was opened: a copy is younger than what it says of its last change."""
-        return self._identity
+        """Return 0: a copy is known by being younger than its last change, see ``was_restored``."""
+        return 0
 
     def look(self) -> None:
         """Read the object again if it was read a while ago."""
@@ -160,11 +171,15 @@ class ObjectDatabase(Database):
         self._version, self._called, self._is_known = version, None, True
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         if found is None:
-            self.connection.execute(_WRITTEN)
+            self.connection.executescript(_WRITTEN)
             return
-        self.connection.deserialize(found.content)
-        self.connection.execute(_WRITTEN)
+        content = bytearray(found.content)
+        if len(content) < _HEADER:
+            raise sqlite3.DatabaseError("it is cut off")
+        content[_WAL] = b"\1\1"  # one that comes from a directory says that it has a file beside it
+        self.connection.deserialize(bytes(content))
+        self.connection.executescript(_WRITTEN)
         for name, at in self.connection.execute("SELECT name, at FROM written"):
             self._called = str(name)
             if found.modified_at - datetime.fromisoformat(at) > _CLOCKS:
-                self._identity = int(found.modified_at.timestamp())
+                self.was_restored = True

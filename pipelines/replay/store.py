@@ -7,13 +7,14 @@ run writes or ``--follow`` goes on. A plan counts once its row in gold.replay_pl
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from expectations.gold import replay_discards, replay_outcomes, replay_plans, replayed_records, replays
-from pipelines.errors import UsageError, WriterBusy
+from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.replay import journal
 from pipelines.replay.candidates import DISCARDS, OUTCOMES, PLANS, REPLAYED, REPLAYS, Candidate
@@ -23,8 +24,6 @@ from pipelines.replay.planning import Draft
 from pipelines.warehouse import append, jvmless
 from pipelines.warehouse.actions import account
 from pipelines.warehouse.tables import Warehouse
-
-_LONGEST_WAIT = 600.0  # seconds
 
 
 def directory_of(warehouse: Warehouse) -> Place:
@@ -36,12 +35,10 @@ def directory_of(warehouse: Warehouse) -> Place:
 def writing(warehouse: Warehouse) -> Iterator[None]:
     """Hold the lock of the tables of replays.
 
-    Raises EnvironmentLacking: the store cannot be written. WriterBusy: another process holds it for long.
+    Raises EnvironmentLacking: the store cannot be written.
     """
     directory_of(warehouse)
-    with warehouse.store.lock(f"{DIRECTORY}/tables.lock", "replays", _LONGEST_WAIT) as is_held:
-        if not is_held:
-            raise WriterBusy("Another process writes the tables of replays: try again when it is done.")
+    with warehouse.store.lock(f"{DIRECTORY}/tables.lock", "replays", math.inf):
         yield
 
 

@@ -93,6 +93,8 @@ class Settings(Section):
     @field_validator("warehouse")
     @classmethod
     def _name_once(cls, warehouse: str) -> str:
+        if "://" in warehouse and not warehouse.startswith("file:") and any(one in warehouse for one in "%#?"):
+            raise ValueError("a URI has none of % # ?, as its readers take them for different places")
         return s3.one_name(warehouse)
 
     @field_validator("landing")

@@ -37,8 +37,11 @@ def is_s3(warehouse: str) -> bool:
 
 
 def one_name(warehouse: str) -> str:
-    """Return the one name of a warehouse that ``s3://`` and ``s3a://`` both name, by Hadoop's scheme; others as is."""
-    return f"s3a://{warehouse.partition('://')[2].rstrip('/')}" if is_s3(warehouse) else warehouse
+    """Return the one name of a warehouse: S3's by Hadoop's scheme, and URIs without a slash at their end."""
+    scheme, separator, place = warehouse.partition("://")
+    if not separator:
+        return warehouse
+    return f"{'s3a' if is_s3(warehouse) else scheme}://{place.rstrip('/')}"
 
 
 def connection() -> Connection:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.settings import Settings, located
 from pipelines.site import addresses
 from pipelines.site.pages import DATA_DOCS
-from pipelines.stores import connection
 from pipelines.text import elided
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MANIFEST, CLUSTER = "published.json", "published-cluster.json"
 PRIVATE = "gx"  # what Data Docs are made from
 AT_ONCE = 16  # requests to an object store
+PATIENCE = timedelta(seconds=60)
 TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -76,14 +77,20 @@ def _store(wanted: str, source: Path) -> ObjectStore:
 
     Raises UsageError: it is within the reports' directory, or around it.
     """
-    from obstore.store import LocalStore
+    from obstore.store import LocalStore, from_url
 
     if "://" not in wanted or wanted.startswith("file://"):
         target = located(wanted.removeprefix("file://")).resolve()
         if target.is_relative_to(source.resolve()) or source.resolve().is_relative_to(target):
             raise UsageError("[report] publish is the reports' directory itself, or a part of it: name another place.")
         return LocalStore(target, mkdir=True)
-    return connection.opened(wanted)
+    # Hadoop's name of the scheme is that of the warehouse's settings.
+    address = "s3://" + wanted.removeprefix("s3a://") if wanted.startswith("s3a://") else wanted
+    return from_url(
+        address,
+        client_options={"timeout": "30s", "allow_http": True},
+        retry_config={"max_retries": 3, "retry_timeout": PATIENCE},
+    )
 
 
 def _files(source: Path) -> Iterator[tuple[str, Stamp]]:

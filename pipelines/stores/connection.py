@@ -30,12 +30,12 @@ def opened(root: str) -> ObjectStore:
 
     Raises UsageError: the variables of S3 cannot be used.
     """
-    return _opened(root, _variables())
+    return _opened(root, s3.connection() if s3.is_s3(root) else None, _variables())
 
 
 def options(root: str) -> dict[str, str]:
     """Return how ``deltalake`` reaches a warehouse; raises UsageError: the variables of S3 cannot be used."""
-    return dict(_options(root, _variables()))
+    return _options(s3.connection()) if s3.is_s3(root) else {}
 
 
 def asked(root: str, ask: Callable[[], Answer]) -> Answer:
@@ -88,7 +88,7 @@ def _variables() -> frozenset[tuple[str, str]]:
 
 
 @lru_cache(maxsize=8)
-def _opened(root: str, variables: frozenset[tuple[str, str]]) -> ObjectStore:
+def _opened(root: str, found: s3.Connection | None, variables: frozenset[tuple[str, str]]) -> ObjectStore:
     from obstore.exceptions import BaseError
     from obstore.store import S3Store, from_url
 
@@ -96,7 +96,7 @@ def _opened(root: str, variables: frozenset[tuple[str, str]]) -> ObjectStore:
         "client_options": {"timeout": "10s", "connect_timeout": "5s"},
         "retry_config": {"max_retries": 3, "retry_timeout": PATIENCE},
     }
-    if not s3.is_s3(root):
+    if found is None:
         try:
             return from_url(root, **waiting)
         except (BaseError, ValueError):
@@ -104,7 +104,6 @@ def _opened(root: str, variables: frozenset[tuple[str, str]]) -> ObjectStore:
                 f"{root} cannot be used as a place on an object store: it has to be like gs://bucket/path or "
                 "abfss://container@account.dfs.core.windows.net/path, with the account's keys in the environment."
             ) from None
-    found = s3.connection()
     bucket, _, prefix = root.partition("://")[2].partition("/")
     config: dict[str, Any] = {"endpoint": found.endpoint, "region": found.region}
     if found.endpoint and found.endpoint.lower().startswith("http://"):
@@ -120,11 +119,7 @@ def _opened(root: str, variables: frozenset[tuple[str, str]]) -> ObjectStore:
     )
 
 
-@lru_cache(maxsize=8)
-def _options(root: str, variables: frozenset[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    if not s3.is_s3(root):
-        return ()
-    found = s3.connection()
+def _options(found: s3.Connection) -> dict[str, str]:
     named = {"AWS_ENDPOINT_URL": found.endpoint, "AWS_REGION": found.region, "conditional_put": "etag"}
     if found.endpoint and found.endpoint.lower().startswith("http://"):
         named["AWS_ALLOW_HTTP"] = "true"
@@ -134,7 +129,7 @@ def _options(root: str, variables: frozenset[tuple[str, str]]) -> tuple[tuple[st
         named["AWS_ACCESS_KEY_ID"] = found.keys.access_key_id
         named["AWS_SECRET_ACCESS_KEY"] = found.keys.secret_access_key
         named["AWS_SESSION_TOKEN"] = found.keys.token
-    return tuple((name, value) for name, value in named.items() if value)
+    return {name: value for name, value in named.items() if value}
 
 
 def _provider(keys: s3.Keys) -> Callable[[], S3Credential]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -92,6 +93,8 @@ class Directory(Store):
             raise _unwritable(path.parent, error) from None
         deadline = time.monotonic() + wait_seconds
         try:
+            if wait_seconds == math.inf:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
             while not (held := _locked(descriptor, fcntl.LOCK_EX)) and time.monotonic() < deadline:
                 time.sleep(_LOOK_SECONDS)
             yield held
@@ -127,11 +130,7 @@ class Directory(Store):
 
     def opened_by_duckdb(self, connection: DuckDBPyConnection) -> None:
         """Let a connection read the files of the directory, and no others."""
-        connection.execute("SET allowed_directories = ?", [[os.path.abspath(self.root)]])
-
-    def for_duckdb(self, name: str) -> str:
-        """Return a file's path for DuckDB."""
-        return os.path.abspath(self._path(name))
+        connection.execute("SET allowed_directories = ?", [[self.root, os.path.abspath(self.root)]])
 
     def _path(self, name: str) -> Path:
         return Path(self.root) / name

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from obstore import ListResult, ObjectMeta
 
 SCHEMES = ("s3", "s3a", "gs", "abfs", "abfss")
-LEASE_SECONDS = 10.0  # of a lock: who dies holds it so long
+LEASE_SECONDS = 30.0  # of a lock: who dies holds it so long
 LOOK_SECONDS = 0.5
 PROTOCOL = "afterlog"
 SMALL = 8 << 20  # bytes of a file that is read as a whole
@@ -64,11 +64,11 @@ class Objects(Store):
     def write(self, name: str, content: bytes, durable: bool = True) -> None:
         """Put an object; readers see the old or the new one.
 
-        Raises WriterBusy: the writer's lease of this process was taken over.
+        Raises WriterBusy: a lock that this thread holds, or the writer's lease, was taken over.
         """
         import obstore
 
-        lease.checked(self.root)
+        self.checked()
         asked(self.root, lambda: obstore.put(connection.opened(self.root), name, content))
 
     def versioned(self, name: str) -> Versioned | None:
@@ -171,21 +171,28 @@ class Objects(Store):
                 if time.monotonic() >= deadline:
                     break
                 time.sleep(LOOK_SECONDS)
+        if held is None:
+            yield False
+            return
+        token = _locks.set((*_locks.get(), held))
         try:
-            yield held is not None
+            yield True
         finally:
-            if held is not None:
-                lease.give_back(held)
+            _locks.reset(token)
+            lease.give_back(held)
 
     def is_locked(self, name: str) -> bool:
         """Tell whether a process holds a lease."""
         return lease.is_live(self.root, name)
 
     def checked(self) -> str:
-        """Return what commits say of the writer's lease, after a look at it; "" without one.
+        """Return what commits say of the writer's lease, after a look at what is held; "" without one.
 
-        Raises WriterBusy: it was taken over.
+        Raises WriterBusy: the lease, or a lock that this thread holds, was taken over.
         """
+        for lock in _locks.get():
+            if lock.place.root == self.root and (lost := lock.taken_over()):
+                raise lost
         held = lease.checked(self.root)
         return f"afterlog-lease-{held.epoch}" if held else ""
 
@@ -203,6 +210,7 @@ class Objects(Store):
         return f"{PROTOCOL}://{name}"
 
 
+_locks: ContextVar[tuple[lease.Lease, ...]] = ContextVar("locks", default=())
 _lists: ContextVar[dict[tuple[str, str], ListResult[Sequence[ObjectMeta]]] | None] = ContextVar("lists", default=None)
 
 

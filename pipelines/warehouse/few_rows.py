@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from pipelines.errors import WriterBusy
+from pipelines.errors import EnvironmentLacking, WriterBusy
 from pipelines.warehouse.data_files import PLAIN_READER
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ ROWS_OF_A_BATCH = 10_000  # of many rows
 ROWS_OF_A_GROUP = 100_000  # in a file
 BYTES_OF_A_FILE = 8 << 20  # of many rows; Delta merges smaller files than 4 MiB
 PLAIN_WRITER = 4  # the writer's version of a table as Afterlog creates it
+TURN_IS_LOST = "Another writer has committed to the same table: run again when it is done."
 TURN = "afterlog"  # the id of the transaction that commits of several writers take turns in
 CONSTRAINT = "delta.constraints."
 PREVIEW = "Preview of invalid data"
@@ -184,7 +185,7 @@ def _sole(opened: DeltaTable, turn: Turn) -> Iterator[CommitProperties]:
 
     If the answer to it is lost, it is sent again and refused; so a refused commit that is there did succeed.
 
-    Raises WriterBusy: another writer has committed between.
+    Raises WriterBusy: another writer has committed between. EnvironmentLacking: the store refused it.
     """
     from deltalake import CommitProperties, Transaction
     from deltalake.exceptions import CommitFailedError
@@ -197,9 +198,19 @@ def _sole(opened: DeltaTable, turn: Turn) -> Iterator[CommitProperties]:
     except CommitFailedError:
         if not turn.is_shared:
             raise
-        opened.update_incremental()
-        if all(told.get("userMetadata") != said for told in opened.history(opened.version() - before)):
-            raise WriterBusy("Another writer has committed to the same table: run again when it is done.") from None
+        try:
+            opened.update_incremental()
+            later = opened.history(opened.version() - before) if opened.version() > before else []
+        except Exception:  # the library's errors have no common type of their own, and can quote keys
+            later = []
+        if any(told.get("userMetadata") == said for told in later):
+            return
+        if later:
+            raise WriterBusy(TURN_IS_LOST) from None
+        raise EnvironmentLacking(
+            f"A commit to {opened.table_uri} was refused, and no other writer's is there: check that the store can be "
+            "written, and run again."
+        ) from None
 
 
 def _compressed() -> WriterProperties:

@@ -216,9 +216,13 @@ class Warehouse:
         Raises the same errors as ``opened_table``.
         """
         files = self.opened_table(table).get_add_actions()
-        there = {file.name: file.size for file in self.store.files(self.place(table))}
-        sizes = zip(map(str, files["path"].to_pylist()), files["size_bytes"].to_pylist(), strict=True)
-        return sorted(path for path, size in sizes if there.get(path) != size)
+        sizes = dict(zip(map(str, files["path"].to_pylist()), files["size_bytes"].to_pylist(), strict=True))
+        there = {
+            f"{within}{file.name}": file.size
+            for within in {path[: path.rfind("/") + 1] for path in sizes}
+            for file in self.store.files(f"{self.place(table)}/{within}".rstrip("/"))
+        }
+        return sorted(path for path, size in sizes.items() if there.get(path) != size)
 
     def missing_commit(self, table: str) -> int | None:
         """Return the version of the first missing commit that a reader needs; None if none is missing.
@@ -653,8 +657,16 @@ class Warehouse:
         before = self.state(table)[1]
         if self.store.is_shared:
             writer = writer.option("txnAppId", few_rows.TURN).option("txnVersion", before + 1)
-        with self._committing(mark) as said:
-            writer.option("userMetadata", said).save(self.location(table))
+        from delta.exceptions import DeltaConcurrentModificationException
+
+        try:
+            with self._committing(mark) as said:
+                writer.option("userMetadata", said).save(self.location(table))
+        except DeltaConcurrentModificationException:
+            if not self.store.is_shared:
+                raise
+            if not self.was_committed(table, before, mark):  # else the answer to it was lost
+                raise WriterBusy(few_rows.TURN_IS_LOST) from None
         after = self._compact_at_times(table, before)
         if self.opens_tables:
             actions = (self.commit(table, version) for version in range(before + 1, after + 1))
@@ -668,7 +680,7 @@ class Warehouse:
             infos = []
         own = [info["operationMetrics"] for info in infos if info.get("userMetadata") == said]
         if not own and infos and self.store.is_shared:  # Delta left it out, as another writer's turn came first
-            raise WriterBusy("Another writer has committed to the same table: run again when it is done.")
+            raise WriterBusy(few_rows.TURN_IS_LOST)
         if not own:
             return 0
         # numOutputRows includes the rows that Delta copies from files that it rewrites.

@@ -16,11 +16,17 @@ from pyspark.sql import SparkSession
 from pipelines.commands import doctor
 from pipelines.errors import EnvironmentLacking, UsageError, readable
 from pipelines.settings import Settings
+from pipelines.stores import places
 from pipelines.warehouse import delta_log, jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import warehouse_of
 
 TABLE = "gold.dlq_summary"
+
+
+def fault_of(table: Path) -> delta_log.Fault | None:
+    """Return what is wrong with the log of a table's directory."""
+    return delta_log.fault(places.of(str(table.parent)), table.name)
 
 
 def count_of(spark: SparkSession, settings: Settings) -> int:
@@ -145,7 +151,7 @@ def test_the_doctor_knows_a_damaged_checkpoint_and_its_way_back_works(
     shutil.copytree(copied.warehouse, elsewhere.warehouse)
     assert count_of(spark, elsewhere) == 6
     assert len(jvmless.rows(Warehouse(elsewhere), TABLE, {"cluster": "c"})) == 6
-    assert delta_log.fault(log.parent) is None
+    assert fault_of(log.parent) is None
 
 
 def test_without_its_commits_there_is_no_way_back_to_them(copied: Settings) -> None:
@@ -153,7 +159,7 @@ def test_without_its_commits_there_is_no_way_back_to_them(copied: Settings) -> N
     cut_off(log)
     checkpoint(log, 2).unlink()
     (log / f"{1:020}.json").unlink()
-    fault = delta_log.fault(log.parent)
+    fault = fault_of(log.parent)
     assert fault is not None
     assert "1 of the JSON commits 0 to 6 are gone, the first of them 1" in fault.remedy
     assert "Move " not in fault.remedy
@@ -163,16 +169,16 @@ def test_earlier_checkpoint_that_is_sound_is_fallen_back_to(copied: Settings) ->
     log = log_of(copied)
     cut_off(log)
     (log / f"{1:020}.json").unlink()
-    fault = delta_log.fault(log.parent)
+    fault = fault_of(log.parent)
     assert fault is not None
     assert "fall back to the checkpoint of version 2 and the JSON commits 3 to 6" in fault.remedy
 
 
 def test_logs_without_a_fault_have_none(made: Settings, empty_warehouse: Path) -> None:
     for table in empty_warehouse.glob("*/*"):
-        assert delta_log.fault(table) is None
-    assert delta_log.fault(log_of(made).parent) is None
-    assert delta_log.fault(log_of(made).parent / "not there") is None
+        assert fault_of(table) is None
+    assert fault_of(log_of(made).parent) is None
+    assert fault_of(log_of(made).parent / "not there") is None
 
 
 def commit(log: Path, *actions: dict[str, Any]) -> None:

@@ -365,10 +365,51 @@ def test_a_journal_that_was_restored_knows_what_happens_from_then_on(
         assert journal.since == before
     found = place.versioned("journal.db")
     assert found is not None
+    versioned = Objects.versioned
     later = replace(found, modified_at=found.modified_at + timedelta(minutes=10))
-    monkeypatch.setattr(Objects, "versioned", lambda *_: later)
-    with Journal(place, "default") as restored:
-        assert restored.since > before
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            Objects, "versioned", lambda *of: later if (now := versioned(*of)) and now.version == found.version else now
+        )
+        with Journal(place, "default") as restored:
+            assert restored.since > before
+            since = restored.since
+            restored.add("b")
+    with Journal(place, "default") as again:
+        assert again.since == since
+
+
+@pytest.mark.parametrize("place", ["objects"], indirect=True)
+def test_an_answer_that_is_lost_while_another_process_writes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(place, Objects)
+    put = Objects.replace
+    with Journal(place, "default") as journal, Journal(place, "default") as other:
+        journal.add("a")
+
+        def lose(*given: Any) -> None:
+            put(*given)
+            monkeypatch.setattr(Objects, "replace", put)
+            other.add("b")
+
+        monkeypatch.setattr(Objects, "replace", lose)
+        assert journal.claim("a", RECORDS, again=False) == RECORDS
+        assert status(journal).attempted == len(RECORDS)
+        assert status(journal, "b").is_untouched
+
+
+@pytest.mark.parametrize("place", ["objects"], indirect=True)
+def test_the_database_of_a_directory_is_one_of_an_object(place: Place, tmp_path: Path) -> None:
+    assert isinstance(place, Objects)
+    with Journal(tmp_path, "default") as journal:
+        journal.add("a")
+    place.write("journal.db", (tmp_path / "journal.db").read_bytes())
+    with Journal(place, "default") as journal:
+        assert status(journal).is_untouched
+        journal.add("b")
+    for content in (b"", b"SQLite", b"no database " * 100):
+        place.write("journal.db", content)
+        with pytest.raises(EnvironmentLacking, match=r"journal\.db is damaged: move it away"):
+            Journal(place, "default")
 
 
 def test_a_damaged_journal(tmp_path: Path) -> None:

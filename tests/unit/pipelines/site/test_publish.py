@@ -247,7 +247,6 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     thread.start()
     for name, value in {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_address[1]}",
-        "AWS_ALLOW_HTTP": "true",
         "AWS_REGION": "eu-central-1",
         "AWS_ACCESS_KEY_ID": "canary-id",
         "AWS_SECRET_ACCESS_KEY": "canary-secret",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,8 @@ import pytest
 from obstore.exceptions import GenericError
 from obstore.store import MemoryStore
 
-from pipelines.errors import EnvironmentLacking, UsageError
-from pipelines.stores import connection, directory, hadoop, lease, places
+from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
+from pipelines.stores import connection, directory, hadoop, lease, objects, places
 from pipelines.stores.base import Store
 from pipelines.stores.objects import Objects
 from tests.integration.killed import Killed
@@ -119,6 +120,23 @@ def test_who_waits_gets_a_lock_when_its_holder_ends(store: Store) -> None:
         assert is_held
         assert ended.is_set()
     holder.join()
+
+
+@kinds("objects")
+def test_who_lost_a_lock_writes_nothing_more(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "LEASE_SECONDS", 0.2)
+    monkeypatch.setattr(lease.Lease, "_renew", lambda self: None)
+    with store.lock("x/.lock", "the first") as is_first:
+        store.write("x/state", b"1")
+        time.sleep(0.3)
+        with store.lock("x/.lock", "the second") as is_second:
+            assert (is_first, is_second) == (True, True)
+        with pytest.raises(WriterBusy, match="was not renewed in time"):
+            store.write("x/state", b"2")
+        with pytest.raises(WriterBusy):
+            store.checked()
+    store.write("x/state", b"3")
+    assert store.read("x/state") == b"3"
 
 
 @kinds("hadoop")
