@@ -11,11 +11,11 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pipelines.warehouse.spark_sql import translated
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from expectations import literals
+from pipelines.engines.duckdb.translate import translated
 
 ENDS = "'\"`\\\0\n\r\t\x1a{}$:;?-/*%_@uUxXrRnN0\u2028\u202e\u2019\uff07"
 CHARACTERS = st.one_of(st.sampled_from(ENDS), st.characters(codec="utf-8"))

@@ -57,9 +57,16 @@ def test_all_names_of_a_warehouse_on_s3_are_one(warehouse: str) -> None:
     assert load(warehouse=warehouse).warehouse == "s3a://b/a/w"
 
 
-@pytest.mark.parametrize("warehouse", ["gs://b/w", "abfss://c@a/w", "hdfs://n/w/"])
-def test_other_warehouses_keep_their_names(warehouse: str) -> None:
-    assert load(warehouse=warehouse).warehouse == warehouse
+@pytest.mark.parametrize("warehouse", ["gs://b/w", "abfss://c@a/w", "hdfs://n/w"])
+@pytest.mark.parametrize("end", ["", "/"])
+def test_other_warehouses_keep_their_names_without_a_slash_at_their_end(warehouse: str, end: str) -> None:
+    assert load(warehouse=warehouse + end).warehouse == warehouse
+
+
+@pytest.mark.parametrize("warehouse", ["s3://b/a%20b", "gs://b/a#b", "abfss://c@a/w?x"])
+def test_a_uri_that_readers_take_for_different_places_is_refused(warehouse: str) -> None:
+    with pytest.raises(UsageError, match="a URI has none of % # "):
+        load(warehouse=warehouse)
 
 
 @pytest.mark.parametrize(
