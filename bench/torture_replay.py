@@ -24,7 +24,7 @@ from local.broker import Broker
 from pipelines.errors import AfterlogError
 from pipelines.replay import earlier
 from pipelines.replay.client import Admin, admin
-from pipelines.replay.journal import Journal, State, directory_of
+from pipelines.replay.journal import Journal, State, place_of
 from pipelines.replay.model import Plan
 from pipelines.replay.run import run
 from pipelines.settings import Settings, load
@@ -53,7 +53,7 @@ class Torture:
         """Take the settings of a broker."""
         self.settings = settings
         self.asked = asked
-        self.directory = directory_of(settings)
+        self.place = place_of(settings)
         self.chance = random.Random(seed)
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
@@ -66,7 +66,7 @@ class Torture:
         for created in self.asked.client.create_topics(topics).values():
             created.result()
         records = numbered(_RECORDS, name, keys=self.chance.randint(1, 20), size=self.chance.choice([0, 100, 2000]))
-        with Journal(self.directory, self.settings.cluster) as journal:
+        with Journal(self.place, self.settings.cluster) as journal:
             journal.add(name)
         return plan_of(name, self.settings, records)
 
@@ -77,10 +77,10 @@ class Torture:
         made = context()
         if self.chance.random() < _BESIDE:
             ready, told = made.Barrier(1), made.Queue()
-            arguments = (plan, self.directory, self.settings, _BATCH, None, ready, told)
+            arguments = (plan, self.place, self.settings, _BATCH, None, ready, told)
             beside = made.Process(target=run_without_lock, args=arguments)
             beside.start()
-        process = made.Process(target=run_to_its_death, args=(plan, self.directory, self.settings, point, _BATCH))
+        process = made.Process(target=run_to_its_death, args=(plan, self.place, self.settings, point, _BATCH))
         process.start()
         process.join(self.chance.uniform(0.02, _LONGEST) if point is None else 60)
         for one in (process, *([beside] if beside is not None else [])):
@@ -92,7 +92,7 @@ class Torture:
                 self.counts["kills at named points"] += one is process and point is not None
                 self.counts["kills beside another run"] += beside is not None
         if self.chance.random() < 0.15:
-            for file in self.directory.glob("journal.db*"):
+            for file in Path(self.place.root).glob("journal.db*"):
                 file.unlink()
             self.counts["lost journals"] += 1
             if self.chance.random() < 0.5:
@@ -105,15 +105,15 @@ class Torture:
         eligible = sorted((one for one in records if one.letter not in found.letters), key=lambda one: one.position)
         self.counts["plans of the same dead letters"] += 1
         name = f"{plan.plan_id}-{self.counts['plans of the same dead letters']}"
-        with Journal(self.directory, self.settings.cluster) as journal:
+        with Journal(self.place, self.settings.cluster) as journal:
             journal.add(name)
         if eligible:
             self.mixed.add(plan.plan_id)
-            run(plan_of(name, self.settings, eligible), self.directory, self.settings, batch=100)
+            run(plan_of(name, self.settings, eligible), self.place, self.settings, batch=100)
 
     def finish(self, plan: Plan) -> None:
         """Run a plan to its end and compare what a reader sees."""
-        ended = run(plan, self.directory, self.settings, batch=100)
+        ended = run(plan, self.place, self.settings, batch=100)
         seen = standing(self.settings, plan.targets[0].topic)
         hidden = len(standing(self.settings, plan.targets[0].topic, committed=False)) - len(seen)
         letters, wanted = Counter(letters_of(seen)), Counter(planned_letters(plan))

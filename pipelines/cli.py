@@ -871,10 +871,10 @@ def discard_letters(
 
 def _replays(warehouse: str | None) -> Warehouse:
     """Return the warehouse of a command of replays; raises UsageError: only Spark opens it."""
-    from pipelines.replay import store
+    from pipelines.replay import journal
 
     tables = Warehouse(_settings(warehouse, None))
-    store.directory_of(tables)
+    journal.place_of(tables.settings)
     return tables
 
 
@@ -1128,7 +1128,7 @@ def _remember_replays(settings: Settings) -> None:
         return
     from pipelines.replay import journal
 
-    with contextlib.suppress(AfterlogError), journal.Journal(journal.directory_of(settings), settings.cluster):
+    with contextlib.suppress(AfterlogError), journal.Journal.of(settings):
         pass
 
 

@@ -23,6 +23,7 @@ from pipelines.errors import EnvironmentLacking
 from pipelines.incidents.ids import standing
 from pipelines.incidents.severity import LEVELS
 from pipelines.settings.alerts import Route
+from pipelines.stores import places
 from pipelines.stores.base import Store
 from pipelines.text import iso
 from pipelines.warehouse.tables import Warehouse
@@ -35,22 +36,6 @@ LONGEST_RETRY = timedelta(hours=1)  # until the next attempt, whatever the recei
 STORM = timedelta(minutes=10)  # over which a storm is counted, and after which the next message tells of it
 
 HELD = "it waits until ten minutes after the last alert of a storm"
-
-
-@dataclass(frozen=True)
-class Place:
-    """A directory of a store, which holds an outbox."""
-
-    store: Store
-    directory: str
-
-    def named(self, file: str) -> str:
-        """Return a file's name in the store."""
-        return f"{self.directory}/{file}"
-
-    def within(self, file: str) -> str:
-        """Return a file as messages name it."""
-        return f"{self.store.root}/{self.named(file)}"
 
 
 @dataclass
@@ -120,7 +105,7 @@ class Outbox:
     trigger that it got, or may have got, and whose resolve it did not get. ``receivers`` are those of routes.
     """
 
-    place: Place
+    place: Store
     known: Known = field(default_factory=dict)
     pending: list[Alert] = field(default_factory=list)
     sent: dict[str, dict[str, Sent]] = field(default_factory=dict)
@@ -130,13 +115,13 @@ class Outbox:
     receivers: dict[str, Receiver] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, place: Place) -> Outbox:
+    def read(cls, place: Store) -> Outbox:
         """Return the outbox that a place holds, a new one if it has none.
 
         Raises EnvironmentLacking: the file cannot be read.
         """
         try:
-            text = place.store.text(place.named(FILE))
+            text = place.text(FILE)
             if text is None:
                 return cls(place)
             told = json.loads(text, object_hook=_timed)
@@ -153,7 +138,7 @@ class Outbox:
             box.receivers = {route: Receiver(**one) for route, one in told.get("receivers", {}).items()}
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise EnvironmentLacking(
-                f"What waits to be sent cannot be read from {place.within(FILE)} ({type(error).__name__}): move it "
+                f"What waits to be sent cannot be read from {place.root}/{FILE} ({type(error).__name__}): move it "
                 "away to begin anew; open incidents are told again then."
             ) from None
         return box
@@ -176,7 +161,7 @@ class Outbox:
             "triggered": self.triggered,
             "receivers": {route: asdict(one) for route, one in self.receivers.items()},
         }
-        self.place.store.write(self.place.named(FILE), json.dumps(told, default=_plain).encode())
+        self.place.write(FILE, json.dumps(told, default=_plain).encode())
 
     def take(self, news: Sequence[News], routes: Sequence[Route], now: datetime) -> None:
         """Make alerts of news for the routes that want it."""
@@ -463,7 +448,7 @@ class Outbox:
         )
 
 
-def place(warehouse: Warehouse) -> Place:
+def place(warehouse: Warehouse) -> Store:
     """Return the place of the outbox of a warehouse's cluster; a warehouse can hold several clusters.
 
     Raises UsageError: only Spark opens the warehouse.
@@ -475,33 +460,33 @@ def place(warehouse: Warehouse) -> Place:
     ):  # others could be no file's name, or one that differs in case
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         name = f"{re.sub(r'[^a-z0-9_]+', '-', name.lower())[:40]}-{digest}"
-    return Place(warehouse.store, f"{DIRECTORY}/{name}")
+    return places.of(f"{warehouse.root}/{DIRECTORY}/{name}")
 
 
-def sole_sender(place: Place) -> contextlib.AbstractContextManager[bool]:
+def sole_sender(place: Store) -> contextlib.AbstractContextManager[bool]:
     """Tell whether this process is the only sender, for as long as the context lasts.
 
     Raises EnvironmentLacking: the store cannot be written.
     """
-    return place.store.lock(place.named(LOCK), "alerts")
+    return place.lock(LOCK, "alerts")
 
 
-def ask(place: Place) -> None:
+def ask(place: Store) -> None:
     """Ask whoever sends now to look again when done, as it may have looked before this process had news.
 
     Raises EnvironmentLacking: the store cannot be written.
     """
-    place.store.write(place.named(ASKED), b"", durable=False)
+    place.write(ASKED, b"", durable=False)
 
 
-def is_asked(place: Place) -> bool:
+def is_asked(place: Store) -> bool:
     """Tell whether somebody asked to look again."""
-    return place.store.has(place.named(ASKED))
+    return place.has(ASKED)
 
 
-def heed(place: Place) -> None:
+def heed(place: Store) -> None:
     """Take over what was asked, before looking."""
-    place.store.remove(place.named(ASKED))
+    place.remove(ASKED)
 
 
 def wants(route: Route, one: News) -> bool:

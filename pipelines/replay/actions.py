@@ -16,11 +16,10 @@ from expectations.text import visible
 from pipelines.commands.describe import Answer
 from pipelines.errors import AfterlogError, UsageError
 from pipelines.privacy import Masks
-from pipelines.replay import journal as journals
 from pipelines.replay import judge, outcomes, planning, rules, store, telling, transform
 from pipelines.replay.before import Before
 from pipelines.replay.candidates import BY_RULES, RECORDS, Candidate, Candidates, Choice
-from pipelines.replay.journal import Journal, Request, State, Status
+from pipelines.replay.journal import Journal, Request, State, Status, place_of
 from pipelines.replay.judge import Options
 from pipelines.replay.kept import NAME
 from pipelines.replay.model import Letter, Plan, Replayed
@@ -57,7 +56,7 @@ def plan(
     kept = None if dry_run else store.keep(warehouse, draft)
     revived = None
     if kept is False:
-        with Journal(store.directory_of(warehouse), warehouse.cluster) as journal:
+        with Journal.of(warehouse.settings) as journal:
             revived = journal.revive(draft.plan.plan_id)
     known = Before.of(warehouse, draft)
     if form == "json":
@@ -86,7 +85,7 @@ def drawn(
     dry_run: bool = False,
 ) -> Draft:
     """Return the plan of a choice, not yet kept."""
-    store.directory_of(warehouse)
+    place_of(warehouse.settings)
     settings = warehouse.settings
     repair = transform.read(file) if file is not None else None
     known = rules.of(settings)
@@ -120,7 +119,7 @@ def drawn(
     planning.measure(entries, targets)
     planning.leave_out_repeated(entries)
     if not dry_run:
-        with Journal(store.directory_of(warehouse), warehouse.cluster) as journal:
+        with Journal.of(warehouse.settings) as journal:
             planning.judge_earlier(entries, options, warehouse, journal)
     planning.date_firsts(entries, warehouse)
     said = planning.order(entries, options)
@@ -142,10 +141,9 @@ def claims(warehouse: Warehouse, entries: Sequence[planning.Entry]) -> Mapping[L
 
     True: the journal knows that it stands on a target.
     """
-    directory = store.directory_of(warehouse)
-    if not warehouse.store.has(f"{journals.DIRECTORY}/{NAME}"):
+    if not place_of(warehouse.settings).has(NAME):
         return {}
-    with Journal(directory, warehouse.cluster) as journal:
+    with Journal.of(warehouse.settings) as journal:
         found = journal.claims(entry.letter for entry in entries)
         sources = journal.claimed_sources(entry.source for entry in entries)
         produced = journal.are_produced(found)
@@ -207,7 +205,7 @@ def run(
     row = store.plan_row(warehouse, wanted)
     planned = store.load(warehouse, row)
     if resumes:
-        with Journal(store.directory_of(warehouse), warehouse.cluster) as journal:
+        with Journal.of(warehouse.settings) as journal:
             journal.resume(planned.plan_id)
     kept = store.Replays(warehouse, planned)
     if not recover(warehouse, planned, kept) and (expired := why_expired(warehouse, row)):
@@ -223,7 +221,7 @@ def run(
     try:
         ended = runner.run(
             planned,
-            store.directory_of(warehouse),
+            place_of(warehouse.settings),
             settings,
             rate=settings.replay.rate if rate is None else rate,
             batch=settings.replay.batch if batch is None else batch,
@@ -250,13 +248,12 @@ def recover(warehouse: Warehouse, plan: Plan, kept: store.Replays, *, has_ended:
     """
     from pipelines.replay import run as runner
 
-    directory = store.directory_of(warehouse)
-    with Journal(directory, warehouse.cluster) as journal:
+    with Journal.of(warehouse.settings) as journal:
         known = journal.status(plan.plan_id)
     if known is None or not (has_ended or known.state in (State.FINISHED, State.CANCELLED)):
         return False
     if known.replayed > len(kept.known) or (has_ended and known.attempted > len(kept.known)):
-        kept.add(runner.learned(plan, directory, warehouse.settings))
+        kept.add(runner.learned(plan, place_of(warehouse.settings), warehouse.settings))
         kept.flush()
     return True
 
@@ -332,7 +329,7 @@ def ask_pause(warehouse: Warehouse, wanted: str) -> Answer:
     """Ask the run of a plan to pause after its batch; the exit code is 1 if the plan has ended."""
     row = store.plan_row(warehouse, wanted)
     plan_id = row["plan_id"]
-    with Journal(store.directory_of(warehouse), warehouse.cluster) as journal:
+    with Journal.of(warehouse.settings) as journal:
         journal.ask_pause(plan_id)
         found = journal.status(plan_id)
     state = found.state if found else State.READY
@@ -350,7 +347,7 @@ def ask_cancel(warehouse: Warehouse, wanted: str) -> Answer:
 
     row = store.plan_row(warehouse, wanted)
     planned = store.load(warehouse, row)
-    ended = runner.cancel(planned, store.directory_of(warehouse), warehouse.settings)
+    ended = runner.cancel(planned, place_of(warehouse.settings), warehouse.settings)
     if ended is None:
         return Answer(f"Plan {planned.plan_id} ends after its batch, and is cancelled then.")
     _, remarks = _recovered(warehouse, planned)
@@ -371,7 +368,7 @@ def _recovered(warehouse: Warehouse, plan: Plan) -> tuple[int, tuple[str, ...]]:
 def status(warehouse: Warehouse, wanted: str, form: str = "text", *, asks: bool = True) -> Answer:
     """Say how a plan stands and what became of its records; ``asks`` the cluster for committed offsets."""
     row = store.plan_row(warehouse, wanted)
-    with Journal(store.directory_of(warehouse), warehouse.cluster) as journal:
+    with Journal.of(warehouse.settings) as journal:
         state = journal.status(row["plan_id"])
     done = len(store.replayed(warehouse, row["plan_id"]))
     remarks: tuple[str, ...] = ()
@@ -416,7 +413,7 @@ def plans(warehouse: Warehouse, form: str = "text") -> Answer:
     done = Counter(row["plan_id"] for row in store.replayed(warehouse))
     states = {}
     if rows:
-        with Journal(store.directory_of(warehouse), warehouse.cluster) as journal:
+        with Journal.of(warehouse.settings) as journal:
             known = {row["plan_id"]: journal.status(row["plan_id"]) for row in rows}
         for name, status in known.items():
             done[name] = max(done[name], status.replayed if status is not None else 0)

@@ -6,7 +6,6 @@ What is committed on a target is never taken from here: a run learns it from the
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,14 +23,10 @@ from pipelines.replay.model import Letter, PlannedRecord, Source
 from pipelines.settings import Settings
 from pipelines.stores import places
 from pipelines.stores.base import Store
-from pipelines.stores.directory import Directory
 from pipelines.stores.objects import Objects
 from pipelines.warehouse.tables import Warehouse
 
 DIRECTORY = "_replay"
-Place = Path | Objects
-"""A directory, or a place on an object store."""
-
 _TURNS = 20  # so often a change is made again if other processes are faster
 _LOCK_SECONDS = 1.0  # who only asks whether a plan runs holds its lock for a moment
 _TABLES = """
@@ -131,36 +126,27 @@ class Status:
         return self.since_planned and not self.attempted
 
 
-def directory_of(settings: Settings) -> Place:
+def place_of(settings: Settings) -> Store:
     """Return where plans' runs are remembered; raises UsageError: only Spark opens the warehouse."""
     Warehouse(settings).refuse_spark_only("replays are made")
-    place = places.of(f"{settings.warehouse.rstrip('/')}/{DIRECTORY}")
-    return place if isinstance(place, Objects) else Path(settings.warehouse) / DIRECTORY
+    return places.of(f"{settings.warehouse.rstrip('/')}/{DIRECTORY}")
 
 
 @contextlib.contextmanager
-def alone(place: Place, plan_id: str) -> Iterator[None]:
+def alone(place: Store, plan_id: str) -> Iterator[None]:
     """Be the only runner of a plan; if the process dies, a directory's lock ends, on an object store after 30 s.
 
     Raises WriterBusy: another process runs the plan.
     """
-    with _store(place).lock(_lock_of(plan_id), f"plan {plan_id}", _LOCK_SECONDS) as is_held:
+    with place.lock(_lock_of(plan_id), f"plan {plan_id}", _LOCK_SECONDS) as is_held:
         if not is_held:
             raise WriterBusy(f"Another process runs plan {plan_id}: wait for it, or pause the plan.")
         yield
 
 
-def is_running(place: Place, plan_id: str) -> bool:
+def is_running(place: Store, plan_id: str) -> bool:
     """Tell whether a process runs a plan."""
-    return _store(place).is_locked(_lock_of(plan_id))
-
-
-def _named(place: Place) -> str:
-    return os.fspath(place) if isinstance(place, Path) else place.root
-
-
-def _store(place: Place) -> Store:
-    return Directory(os.fspath(place)) if isinstance(place, Path) else place
+    return place.is_locked(_lock_of(plan_id))
 
 
 def _lock_of(plan_id: str) -> str:
@@ -169,9 +155,9 @@ def _lock_of(plan_id: str) -> str:
     return f"{plan_id}.lock"
 
 
-def _unwritable(place: Place, why: str) -> EnvironmentLacking:
+def _unwritable(place: Store, why: str) -> EnvironmentLacking:
     return EnvironmentLacking(
-        f"{_named(place)} cannot be written ({why}): replays remember there what they did, so fix it."
+        f"{place.root} cannot be written ({why}): replays remember there what they did, so fix it."
     )
 
 
@@ -187,7 +173,7 @@ def _change(method: Method) -> Method:
         for _ in range(_TURNS):
             with contextlib.suppress(Changed), self._transaction():
                 return method(self, *given, **named)
-        raise _unwritable(self.directory, "other processes write it all the time")
+        raise _unwritable(self.place, "other processes write it all the time")
 
     return changed  # type: ignore[return-value]
 
@@ -202,16 +188,21 @@ class Journal:
     Raises EnvironmentLacking in all methods: the database cannot be read or written.
     """
 
-    def __init__(self, directory: Place, cluster: str) -> None:
+    def __init__(self, place: Store, cluster: str) -> None:
         """Open the journal in a place for the plans of a cluster, and create both if they are not there."""
-        self.directory = directory
+        self.place = place
         self._cluster = cluster
         with self._clear():
             self._database: Database = (
-                FileDatabase(directory) if isinstance(directory, Path) else ObjectDatabase(directory)
+                ObjectDatabase(place) if isinstance(place, Objects) else FileDatabase(Path(place.root))
             )
             self._complete()
             self.since = self._remembered()
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Open the journal of a warehouse and cluster; raises UsageError: only Spark opens the warehouse."""
+        return cls(place_of(settings), settings.cluster)
 
     def __enter__(self) -> Self:
         """Return the journal."""
@@ -226,20 +217,18 @@ class Journal:
         self._database.close()
 
     def _complete(self) -> None:
-        """Create the tables of a new journal, and add the columns that an older one lacks."""
-        with self._clear():
-            is_new = not self._execute("SELECT 1 FROM sqlite_master WHERE name = 'memory'")
-        if is_new or self._lacking():
+        """Create the tables of a new journal, and add the columns and the index that an older one lacks."""
+        parts = "SELECT count(*) FROM sqlite_master WHERE name IN ('memory', 'claims_of_sources')"
+        if self._execute(parts) != [(2,)] or self._lacking():
             self._create()
 
     @_change
     def _create(self) -> None:
-        for statement in (*_TABLES.split(";"), _OF_SOURCES):
-            if statement is _OF_SOURCES:
-                for table, column in self._lacking():  # another process may have added them meanwhile
-                    self._execute(f"ALTER TABLE {table} ADD COLUMN {column}")
-            if statement.strip():
-                self._execute(statement)
+        for statement in _TABLES.split(";"):
+            self._execute(statement)
+        for table, column in self._lacking():  # another process may have added them meanwhile
+            self._execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+        self._execute(_OF_SOURCES)
 
     def _lacking(self) -> list[tuple[str, str]]:
         known = {(table, name) for table in _LATER for _, name, *_ in self._execute(f"PRAGMA table_info({table})")}
@@ -277,7 +266,7 @@ class Journal:
     def status(self, plan_id: str) -> Status | None:
         """Return where a plan stands; None if the journal does not know it."""
         found = self._row(plan_id)
-        if found is None or found.state is not State.RUNNING or is_running(self.directory, plan_id):
+        if found is None or found.state is not State.RUNNING or is_running(self.place, plan_id):
             return found
         return self._row(plan_id, State.READY)
 
@@ -292,7 +281,7 @@ class Journal:
         learns from the target what was committed, and cancels the plan without replaying more.
         """
         try:
-            with alone(self.directory, plan_id):
+            with alone(self.place, plan_id):
                 self._cancel_unless_unsettled(plan_id)
         except WriterBusy:
             self._ask(plan_id, Request.CANCEL)
@@ -557,14 +546,14 @@ class Journal:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise _unwritable(self.directory, str(error)) from None
+            raise _unwritable(self.place, str(error)) from None
         except sqlite3.DatabaseError:
             raise EnvironmentLacking(
-                f"{_named(self.directory)}/{NAME} is damaged: move it away, with the files beside it, and run again; "
+                f"{self.place.root}/{NAME} is damaged: move it away, with the files beside it, and run again; "
                 "plans learn from their targets what was replayed, but other plans could then replay the same records."
             ) from None
         except OSError as error:
-            raise _unwritable(self.directory, error.strerror or "it cannot be opened") from None
+            raise _unwritable(self.place, error.strerror or "it cannot be opened") from None
 
 
 def _now() -> str:

@@ -123,6 +123,7 @@ class ObjectDatabase(Database):
         self._called: str | None = None
         self._looked_at = 0.0
         self._is_known = False
+        self.connection = sqlite3.connect(":memory:")
         self._read()
 
     @contextlib.contextmanager
@@ -169,6 +170,7 @@ class ObjectDatabase(Database):
         if version == self._version and self._is_known:
             return
         self._version, self._called, self._is_known = version, None, True
+        self.connection.close()
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         if found is None:
             self.connection.executescript(_WRITTEN)

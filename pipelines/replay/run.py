@@ -17,12 +17,13 @@ from pipelines.replay import earlier, targets
 from pipelines.replay import journal as journals
 from pipelines.replay.client import Admin, Topic, admin
 from pipelines.replay.deaths import Deaths
-from pipelines.replay.journal import Journal, Place, Request, State
+from pipelines.replay.journal import Journal, Request, State
 from pipelines.replay.model import Plan, PlannedRecord, Replayed
 from pipelines.replay.pace import Pace
 from pipelines.replay.sender import Fenced, NotCommitted, Sender, size_of
 from pipelines.run.stop import Stop
 from pipelines.settings import Settings
+from pipelines.stores.base import Store
 
 BATCH = 500
 MOST_DEATHS = 0.5
@@ -57,7 +58,7 @@ class Ended:
 
 def run(
     plan: Plan,
-    directory: Place,
+    place: Store,
     settings: Settings,
     *,
     rate: float | None = None,
@@ -70,7 +71,7 @@ def run(
 ) -> Ended:
     """Replay what of a plan does not stand on its targets yet, in the plan's order.
 
-    ``directory`` is that of the journal (`journal.directory_of`). ``rate`` is in records a second. ``batch`` is the
+    ``place`` is that of the journal (`journal.place_of`). ``rate`` is in records a second. ``batch`` is the
     most records of one transaction. ``confirmed`` gets each record that stands committed, at the start those that it
     may have got before. ``elsewhere`` tells to which topics other plans replay some of the dead letters. A plan that
     was asked to be cancelled is cancelled, and nothing more is replayed.
@@ -78,31 +79,31 @@ def run(
     Raises AfterlogError: WriterBusy (another process runs the plan), or one sentence about what is wrong. The plan can
     be run again after any of them.
     """
-    with journals.alone(directory, plan.plan_id), Journal(directory, plan.cluster) as journal:
+    with journals.alone(place, plan.plan_id), Journal(place, plan.cluster) as journal:
         return _Run(plan, journal, settings, rate, batch, most_deaths, stop, progress, confirmed, elsewhere).ended()
 
 
-def cancel(plan: Plan, directory: Place, settings: Settings) -> Ended | None:
+def cancel(plan: Plan, place: Store, settings: Settings) -> Ended | None:
     """Cancel a plan; return None if its runner does it, within a second or after its batch.
 
     Raises AfterlogError: a run was interrupted in a batch, and the cluster does not tell whether it was committed. The
     request stays, and the next run cancels the plan.
     """
-    with Journal(directory, plan.cluster) as journal:
+    with Journal(place, plan.cluster) as journal:
         journal.ask_cancel(plan.plan_id)
     try:
-        ended = run(plan, directory, settings)
+        ended = run(plan, place, settings)
     except WriterBusy:
         return None
     return replace(ended, exit_code=0) if ended.status is State.CANCELLED else ended
 
 
-def learned(plan: Plan, directory: Place, settings: Settings) -> list[Replayed]:
+def learned(plan: Plan, place: Store, settings: Settings) -> list[Replayed]:
     """Return the records of a plan that stand on their targets, if no process runs it.
 
     Raises AfterlogError: the cluster does not tell, as the target's log was cut or the topic is another one.
     """
-    with journals.alone(directory, plan.plan_id), Journal(directory, plan.cluster) as journal:
+    with journals.alone(place, plan.plan_id), Journal(place, plan.cluster) as journal:
         before = journal.status(plan.plan_id)
         if before is None:
             return []

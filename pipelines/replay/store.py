@@ -16,19 +16,13 @@ from typing import Any
 from expectations.gold import replay_discards, replay_outcomes, replay_plans, replayed_records, replays
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
-from pipelines.replay import journal
 from pipelines.replay.candidates import DISCARDS, OUTCOMES, PLANS, REPLAYED, REPLAYS, Candidate
-from pipelines.replay.journal import DIRECTORY, Journal, Place
+from pipelines.replay.journal import DIRECTORY, Journal, place_of
 from pipelines.replay.model import Letter, Plan, PlannedRecord, Replayed, Source, Target, millis_of
 from pipelines.replay.planning import Draft
 from pipelines.warehouse import append, jvmless
 from pipelines.warehouse.actions import account
 from pipelines.warehouse.tables import Warehouse
-
-
-def directory_of(warehouse: Warehouse) -> Place:
-    """Return where runs of plans are remembered; raises UsageError: only Spark opens the warehouse."""
-    return journal.directory_of(warehouse.settings)
 
 
 @contextlib.contextmanager
@@ -37,7 +31,7 @@ def writing(warehouse: Warehouse) -> Iterator[None]:
 
     Raises EnvironmentLacking: the store cannot be written.
     """
-    directory_of(warehouse)
+    place_of(warehouse.settings)
     with warehouse.store.lock(f"{DIRECTORY}/tables.lock", "replays", math.inf):
         yield
 
@@ -55,8 +49,8 @@ def keep(warehouse: Warehouse, draft: Draft) -> bool:
         )
         if not _rows(warehouse, REPLAYS, equal, ["plan_id"]):
             append.append(warehouse, replays.CONTRACT, [_row_of(draft, entry) for entry in draft.entries])
-        with Journal(directory_of(warehouse), warehouse.cluster) as kept:
-            kept.add(plan.plan_id)
+        with Journal.of(warehouse.settings) as journal:
+            journal.add(plan.plan_id)
         append.append(warehouse, replay_plans.CONTRACT, [_plan_row(draft)])
     return True
 
@@ -328,5 +322,5 @@ def _source(source: Source) -> dict[str, Any]:
 def _rows(
     warehouse: Warehouse, table: str, equal: Mapping[str, str | int], columns: list[str] | None = None
 ) -> list[dict[str, Any]]:
-    directory_of(warehouse)
+    place_of(warehouse.settings)
     return jvmless.rows(warehouse, table, equal, columns) if warehouse.exists(table) else []

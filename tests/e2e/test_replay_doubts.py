@@ -18,7 +18,7 @@ from local.kafka_client import Message
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.replay import actions, store
 from pipelines.replay.candidates import RECORDS, REPLAYED, REPLAYS, Choice
-from pipelines.replay.journal import NAME, Journal, State
+from pipelines.replay.journal import NAME, Journal, State, place_of
 from pipelines.replay.judge import DOUBTS, Options
 from pipelines.settings import Settings, load
 from pipelines.warehouse import append
@@ -223,7 +223,7 @@ def test_a_dead_letter_goes_back_once_although_something_is_lost(
     to = other if target == "another" else None
     run_partly(warehouse, planned(warehouse, options=Options(to=to)), 3)
     if lost != "tables":
-        shutil.rmtree(store.directory_of(warehouse))
+        shutil.rmtree(place_of(warehouse.settings).root)
     if lost != "journal":
         for table in (REPLAYED, REPLAYS, "gold.replay_plans"):
             shutil.rmtree(warehouse.location(table), ignore_errors=True)
@@ -246,7 +246,7 @@ def test_a_plan_from_before_the_loss_leaves_out_what_another_plan_replayed(
     waits = planned(warehouse)
     to = other if target == "another" else None
     run_partly(warehouse, planned(warehouse, Choice(where="dlq_offset < 99"), Options(to=to)), 2)
-    shutil.rmtree(store.directory_of(warehouse))
+    shutil.rmtree(place_of(warehouse.settings).root)
     shutil.rmtree(warehouse.location(REPLAYED))
     said = json.loads(actions.run(warehouse, waits, form="json").result)
     seen = letters_of(standing(settings, topic)) + letters_of(standing(settings, other))
@@ -261,7 +261,7 @@ def test_a_lost_journal_is_learned_from_the_targets_of_other_plans(
     kafka.create_topic(other)
     _topic, warehouse = failed(settings, kafka, names, 9)
     run_partly(warehouse, planned(warehouse, options=Options(to=other)), 1)
-    shutil.rmtree(store.directory_of(warehouse))
+    shutil.rmtree(place_of(warehouse.settings).root)
     shutil.rmtree(warehouse.location(REPLAYED), ignore_errors=True)
     found = reasons(warehouse)
     assert found.count(["replayed_before"]) == 6  # the second batch was committed, and nobody wrote it down
@@ -294,8 +294,8 @@ def test_a_target_that_cannot_be_read_so_far_back_is_refused(
     kafka.delete_records(topic, 1, 5)  # all of another partition
     kafka.delete_records(topic, 0, 2)
     assert reasons(warehouse) == [unknown, unknown, [], [], []]  # a replay stands behind what failed
-    shutil.rmtree(store.directory_of(warehouse))
-    with Journal(store.directory_of(warehouse), "default"):
+    shutil.rmtree(place_of(warehouse.settings).root)
+    with Journal(place_of(warehouse.settings), "default"):
         pass  # as a run that lands dead letters does, before they die
     later = datetime.now(UTC) + timedelta(hours=1)
     shutil.rmtree(settings.warehouse + "/silver")
@@ -316,7 +316,7 @@ def test_a_replay_is_known_again_whatever_is_learned_of_its_first_place(
         for at in range(3)
     ]
     put(settings, "silver.dlq_hops", *hops)
-    shutil.rmtree(store.directory_of(warehouse))
+    shutil.rmtree(place_of(warehouse.settings).root)
     shutil.rmtree(warehouse.location(REPLAYED), ignore_errors=True)
     choice = Choice(where="dlq_offset < 99")
     assert reasons(warehouse, choice, Options(to=other)) == [["replayed_before"]] * 3
@@ -329,7 +329,7 @@ def test_a_journal_that_was_restored_is_not_believed(
     kafka.create_topic(topic)
     kafka.produce(topic, [Message(b"first", b"k")] * 4)
     warehouse = Warehouse(settings)
-    with Journal(store.directory_of(warehouse), "default"):
+    with Journal(place_of(warehouse.settings), "default"):
         pass
     shutil.copytree(settings.warehouse, tmp_path / "backup")
     warehouse = letters(settings, topic, 4)
@@ -349,7 +349,7 @@ def test_a_target_of_another_plan_that_was_created_again_tells_nothing(
     run_partly(warehouse, planned(warehouse, options=Options(to=other)), 0)
     kafka.delete_topics(other)
     kafka.create_topic(other)
-    shutil.rmtree(store.directory_of(warehouse))
+    shutil.rmtree(place_of(warehouse.settings).root)
     shutil.rmtree(warehouse.location(REPLAYED), ignore_errors=True)
     assert reasons(warehouse) == [["replay_unknown"]] * 3
 
@@ -364,7 +364,7 @@ def test_a_plan_of_a_lost_journal_is_refused_where_its_target_was_cut(
     plan_id = planned(warehouse)
     kafka.produce(topic, [Message(b"x", b"k")] * 4)
     kafka.delete_records(topic, 0, 10)
-    shutil.rmtree(store.directory_of(warehouse))
+    shutil.rmtree(place_of(warehouse.settings).root)
     with pytest.raises(AfterlogError, match="nobody can tell") as refused:
         actions.run(warehouse, plan_id)
     assert refused.value.exit_code == 2
@@ -379,7 +379,7 @@ def test_a_journal_that_is_removed_under_a_run_stops_it(
     plan_id = planned(warehouse)
 
     def remove(*_: Any) -> None:
-        (store.directory_of(warehouse) / NAME).unlink(missing_ok=True)
+        Path(place_of(warehouse.settings).root, NAME).unlink(missing_ok=True)
 
     with pytest.raises(EnvironmentLacking, match="was removed while plan"):
         actions.run(warehouse, plan_id, batch=3, progress=remove)
@@ -563,7 +563,7 @@ def test_a_plan_says_the_same_in_each_place(
     rules_in(tmp_path)
     actions.run(warehouse, plan_id)
     assert said() == ("FINISHED", 0)
-    shutil.rmtree(store.directory_of(warehouse))
+    shutil.rmtree(place_of(warehouse.settings).root)
     assert said() == ("FINISHED", 0)  # and not READY, 3 of 3
 
 
@@ -571,7 +571,7 @@ def test_a_lost_journal_is_said(settings: Settings, kafka: KafkaAdmin, names: It
     _topic, warehouse = failed(settings, kafka, names, 9)
     plan_id = planned(warehouse)
     run_partly(warehouse, plan_id, 1)
-    shutil.rmtree(store.directory_of(warehouse))
+    shutil.rmtree(place_of(warehouse.settings).root)
     told = actions.status(warehouse, plan_id).result
     assert "READY: the journal of its runs is lost, so a run learns from the target what was replayed" in told
 
@@ -638,7 +638,7 @@ def letters_of_two(settings: Settings, topic: str) -> Warehouse:
 def test_a_pause_after_a_failure_is_a_pause(settings: Settings, kafka: KafkaAdmin, names: Iterator[str]) -> None:
     _topic, warehouse = failed(settings, kafka, names, 1)
     plan_id = planned(warehouse)
-    with Journal(store.directory_of(warehouse), "default") as journal:
+    with Journal(place_of(warehouse.settings), "default") as journal:
         journal.begin(plan_id, "a runner")
         journal.end(plan_id, "a runner", State.FAILED, "The brokers do not answer.", 3)
     assert actions.status(warehouse, plan_id).exit_code == 3

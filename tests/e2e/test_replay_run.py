@@ -24,7 +24,7 @@ from pipelines.replay.candidates import Choice
 from pipelines.replay.client import admin, cluster_id, describe
 from pipelines.replay.deaths import Deaths
 from pipelines.replay.fetch import ABORTED, ABSENT, OPEN, Fetched, fetch
-from pipelines.replay.journal import State, alone, directory_of
+from pipelines.replay.journal import State, alone, place_of
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Plan, Replayed, Source
 from pipelines.replay.run import Ended, Progress, cancel, run
@@ -279,7 +279,7 @@ LIKE_ANOTHER = {
 )
 def test_a_kill_at_a_named_point(point: str, replays: Replays) -> None:
     plan = replays.plan(f"killed-{list(POINTS).index(point)}", 45)
-    assert killed(plan, replays.directory, replays.settings, point)
+    assert killed(plan, replays.place, replays.settings, point)
     assert replays.state(plan) is State.READY
     before = replays.replayed(plan)
     got: list[Replayed] = []
@@ -295,7 +295,7 @@ def test_kills_at_random_moments(replays: Replays) -> None:
     plan = replays.plan("killed-at-random", 1500)
     moments = random.Random(19)
     deaths = [
-        killed(plan, replays.directory, replays.settings, seconds=moments.uniform(0.1, 0.5), batch=5) for _ in range(10)
+        killed(plan, replays.place, replays.settings, seconds=moments.uniform(0.1, 0.5), batch=5) for _ in range(10)
     ]
     assert any(deaths)
     assert replays.run(plan, batch=500).replayed == 1500
@@ -304,7 +304,7 @@ def test_kills_at_random_moments(replays: Replays) -> None:
 
 def test_two_runners_at_once(replays: Replays) -> None:
     plan = replays.plan("two-runners")
-    with alone(replays.directory, plan.plan_id), pytest.raises(WriterBusy, match="Another process runs plan") as busy:
+    with alone(replays.place, plan.plan_id), pytest.raises(WriterBusy, match="Another process runs plan") as busy:
         replays.run(plan)
     assert busy.value.exit_code == 4
     assert replays.replayed(plan) == 0
@@ -338,7 +338,7 @@ def test_two_runners_without_a_lock(replays: Replays) -> None:
     made = context()
     ready, told = made.Barrier(3), made.Queue()
     processes = [
-        made.Process(target=run_without_lock, args=(plan, replays.directory, replays.settings, 5, None, ready, told))
+        made.Process(target=run_without_lock, args=(plan, replays.place, replays.settings, 5, None, ready, told))
         for _ in range(3)
     ]
     for process in processes:
@@ -436,7 +436,7 @@ def test_a_transaction_of_another_producer(replays: Replays) -> None:
     with replays.kafka.transaction("somebody") as theirs:
         theirs.send("hidden", [Message(b"theirs")])
         with pytest.raises(EnvironmentLacking, match=r"transaction is open on topic hidden.*nothing was replayed"):
-            run(plan, replays.directory, quick)
+            run(plan, replays.place, quick)
         assert len(standing(replays.settings, "hidden", committed=False)) == 1
     assert replays.run(plan).replayed == 40
     assert len(standing(replays.settings, "hidden")) == 41
@@ -476,7 +476,7 @@ def test_pause_and_resume(replays: Replays) -> None:
 def test_cancel(replays: Replays) -> None:
     plan = replays.plan("cancelled", 400)
     thread, ends, _ = in_a_thread(replays, plan)
-    told = cancel(plan, replays.directory, replays.settings)
+    told = cancel(plan, replays.place, replays.settings)
     thread.join(60)
     assert told is None or (told.status, told.exit_code) == (State.CANCELLED, 0)
     assert ends[0].status is State.CANCELLED
@@ -490,7 +490,7 @@ def test_cancel(replays: Replays) -> None:
 def test_cancel_after_a_kill(replays: Replays) -> None:
     """Only what a batch that was cut off did not commit can be replayed by another plan."""
     plan = replays.plan("cancelled-dead", 45)
-    assert killed(plan, replays.directory, replays.settings, "after a commit")
+    assert killed(plan, replays.place, replays.settings, "after a commit")
     with replays.journal() as journal:
         assert len(journal.claims([one.letter for one in plan.records])) == 30
         journal.ask_cancel(plan.plan_id)
@@ -499,8 +499,8 @@ def test_cancel_after_a_kill(replays: Replays) -> None:
     assert (ended.status, ended.replayed) == (State.CANCELLED, 30)
     assert replays.replayed(plan) == 30
     other = replays.plan("cancelled-dead-2", 45)
-    assert killed(other, replays.directory, replays.settings, "in a transaction with records")
-    ended_other = cancel(other, replays.directory, replays.settings)
+    assert killed(other, replays.place, replays.settings, "in a transaction with records")
+    ended_other = cancel(other, replays.place, replays.settings)
     assert ended_other is not None
     assert ended_other.replayed == replays.replayed(other) == 20
     with replays.journal() as journal:
@@ -515,7 +515,7 @@ def test_what_a_cancelled_plan_replayed_is_written_down(point: str, settings: Se
     warehouse = letters_in(settings, 45)
     draft = actions.drawn(warehouse, Choice(where="true"), Options(to=target))
     store.keep(warehouse, draft)
-    assert killed(draft.plan, store.directory_of(warehouse), settings, point)
+    assert killed(draft.plan, place_of(warehouse.settings), settings, point)
     assert actions.ask_cancel(warehouse, draft.plan.plan_id).exit_code == 0
     stands = len(standing(settings, target))
     assert stands >= 20
@@ -527,9 +527,9 @@ def test_what_a_cancelled_plan_replayed_is_written_down(point: str, settings: Se
 def test_cancel_after_a_kill_when_the_target_is_gone(replays: Replays) -> None:
     """Nothing of the plan stands anywhere any more, so its records are free for other plans."""
     plan = replays.plan("cancelled-gone", 45)
-    assert killed(plan, replays.directory, replays.settings, "in a transaction with records")
+    assert killed(plan, replays.place, replays.settings, "in a transaction with records")
     replays.kafka.delete_topics("cancelled-gone")
-    ended = cancel(plan, replays.directory, replays.settings)
+    ended = cancel(plan, replays.place, replays.settings)
     assert ended is not None
     assert (ended.status, ended.exit_code) == (State.CANCELLED, 0)
     with replays.journal() as journal:
@@ -672,7 +672,7 @@ def test_missing_rights(lacking: str | None, secured_broker: SecuredBroker, tmp_
     )
     plan = plan_of(name, boss_settings, numbered(20, name))
     if lacking is None:
-        assert run(plan, directory_of(settings), settings).replayed == 20
+        assert run(plan, place_of(settings), settings).replayed == 20
         assert len(standing(boss_settings, name)) == 20
         return
     sentence = {
@@ -681,7 +681,7 @@ def test_missing_rights(lacking: str | None, secured_broker: SecuredBroker, tmp_
         "transactional id": "grant it the operation Write on transactional ids that begin with afterlog-replay-",
     }[lacking]
     with pytest.raises(UsageError, match=re.escape(sentence)):
-        run(plan, directory_of(settings), settings)
+        run(plan, place_of(settings), settings)
     assert standing(boss_settings, name, committed=False) == []
 
 

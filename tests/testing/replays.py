@@ -21,11 +21,12 @@ from pipelines.replay import journal
 from pipelines.replay.candidates import LETTERS, MARKERS, RECORDS, TRANSACTIONS
 from pipelines.replay.client import admin, cluster_id, consumer, describe
 from pipelines.replay.fetch import headers_of
-from pipelines.replay.journal import Journal, State, directory_of
+from pipelines.replay.journal import Journal, State, place_of
 from pipelines.replay.model import RECORD, Headers, Letter, Plan, PlannedRecord, Replayed, Source, Target
 from pipelines.replay.run import Ended, run
 from pipelines.replay.sender import Sender
 from pipelines.settings import Settings
+from pipelines.stores.base import Store
 from pipelines.warehouse import append
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.kafka import KafkaAdmin
@@ -207,21 +208,21 @@ POINTS: Mapping[str, Callable[[], None]] = {
 """Where a run can be killed."""
 
 
-def run_to_its_death(plan: Plan, directory: Path, settings: Settings, point: str | None, batch: int) -> None:
+def run_to_its_death(plan: Plan, place: Store, settings: Settings, point: str | None, batch: int) -> None:
     """Run a plan, and be killed at a named point."""
     if point is not None:
         POINTS[point]()
-    run(plan, directory, settings, batch=batch)
+    run(plan, place, settings, batch=batch)
 
 
 def run_without_lock(
-    plan: Plan, directory: Path, settings: Settings, batch: int, rate: float | None, ready: Any, told: Any
+    plan: Plan, place: Store, settings: Settings, batch: int, rate: float | None, ready: Any, told: Any
 ) -> None:
     """Run a plan although another process may run it, and tell how it ended."""
     journal.alone = lambda *_: contextlib.nullcontext()  # type: ignore[assignment]
     ready.wait(60)
     try:
-        ended = run(plan, directory, settings, batch=batch, rate=rate)
+        ended = run(plan, place, settings, batch=batch, rate=rate)
         told.put((ended.status, ended.exit_code))
     except Exception as error:
         told.put((type(error).__name__, getattr(error, "exit_code", str(error))))
@@ -236,16 +237,14 @@ def context() -> Any:
 
 def killed(
     plan: Plan,
-    directory: Path,
+    place: Store,
     settings: Settings,
     point: str | None = None,
     seconds: float | None = None,
     batch: int = 10,
 ) -> bool:
     """Run a plan in a process that is killed, at a point or after some seconds; return False if it ended before."""
-    process: ForkServerProcess = context().Process(
-        target=run_to_its_death, args=(plan, directory, settings, point, batch)
-    )
+    process: ForkServerProcess = context().Process(target=run_to_its_death, args=(plan, place, settings, point, batch))
     process.start()
     process.join(seconds if seconds is not None else 120)
     if process.is_alive():
@@ -270,7 +269,8 @@ class Replays:
     def __init__(self, settings: Settings, kafka: KafkaAdmin) -> None:
         self.settings = settings
         self.kafka = kafka
-        self.directory = directory_of(settings)
+        self.place = place_of(settings)
+        self.directory = Path(self.place.root)
 
     def plan(self, plan_id: str, count: int = 40, *, partitions: int = 3, **configs: str) -> Plan:
         """Create a topic and a plan of numbered records to it, both with the same name."""
@@ -283,11 +283,11 @@ class Replays:
 
     @contextlib.contextmanager
     def journal(self) -> Iterator[Journal]:
-        with Journal(self.directory, self.settings.cluster) as journal:
+        with Journal(self.place, self.settings.cluster) as journal:
             yield journal
 
     def run(self, plan: Plan, **how: object) -> Ended:
-        return run(plan, self.directory, self.settings, **{"batch": 10, **how})  # type: ignore[arg-type]
+        return run(plan, self.place, self.settings, **{"batch": 10, **how})  # type: ignore[arg-type]
 
     def run_partly(self, plan: Plan, batches: int = 2) -> list[Replayed]:
         """Replay some batches of a plan, and leave it as a run that died does."""

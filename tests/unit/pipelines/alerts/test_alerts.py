@@ -689,7 +689,7 @@ def test_one_process_sends(world: Callable[..., World]) -> None:
 
 
 def file_of(found: World) -> Path:
-    return Path(place(Warehouse(found.settings)).within("outbox.json"))
+    return Path(place(Warehouse(found.settings)).root) / "outbox.json"
 
 
 def test_a_damaged_outbox_is_said_in_a_sentence(world: Callable[..., World]) -> None:

@@ -13,21 +13,24 @@ import pytest
 from obstore.store import MemoryStore
 
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
-from pipelines.replay.journal import Journal, Place, Request, State, Status, alone, directory_of, is_running
+from pipelines.replay.journal import Journal, Request, State, Status, alone, is_running, place_of
 from pipelines.replay.model import Source
 from pipelines.settings import load
 from pipelines.stores import connection, lease
+from pipelines.stores.base import Store
+from pipelines.stores.directory import Directory
 from pipelines.stores.objects import Objects
+from pipelines.stores.places import of
 from tests.testing.replays import numbered
 
 RECORDS = numbered(4, "orders")
 
 
 @pytest.fixture(params=["directory", "objects"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A place of a journal; objects are held in memory, whose times are not rounded."""
     if request.param == "directory":
-        return tmp_path / "_replay"
+        return of(str(tmp_path / "_replay"))
     memory = MemoryStore()
     monkeypatch.setattr(connection, "opened", lambda root: memory)
     monkeypatch.setattr(lease, "GRAIN", 0.0)
@@ -35,7 +38,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def journal(place: Place) -> Iterator[Journal]:
+def journal(place: Store) -> Iterator[Journal]:
     with Journal(place, "default") as made:
         yield made
 
@@ -70,7 +73,7 @@ def test_a_plan_that_the_journal_does_not_know_may_have_been_attempted(journal: 
 
 def test_a_run_that_died_is_ready(journal: Journal) -> None:
     journal.add("a")
-    with alone(journal.directory, "a"):
+    with alone(journal.place, "a"):
         journal.begin("a", "me")
         assert status(journal).state is State.RUNNING
     assert status(journal).state is State.READY
@@ -82,7 +85,7 @@ def test_only_the_last_runner_ends_a_plan(journal: Journal) -> None:
     journal.begin("a", "first")
     journal.begin("a", "second")
     journal.end("a", "first", State.FAILED, "fenced")
-    with alone(journal.directory, "a"):
+    with alone(journal.place, "a"):
         assert status(journal).state is State.RUNNING
     journal.end("a", "second", State.FAILED, "why")
     assert (status(journal).state, status(journal).sentence) == (State.FAILED, "why")
@@ -143,7 +146,7 @@ def test_cancel_with_a_batch_of_which_nobody_knows(journal: Journal) -> None:
 
 def test_cancel_of_a_plan_that_runs(journal: Journal) -> None:
     journal.add("a")
-    with alone(journal.directory, "a"):
+    with alone(journal.place, "a"):
         journal.begin("a", "me")
         journal.ask_cancel("a")
         assert (status(journal).state, journal.request("a")) == (State.RUNNING, Request.CANCEL)
@@ -183,17 +186,17 @@ def test_a_source_record_is_taken_once_whatever_dead_letter_of_it_a_plan_has(jou
 
 
 def test_a_journal_of_an_older_version_is_completed(tmp_path: Path) -> None:
-    with Journal(tmp_path, "default") as journal:
+    with Journal(of(str(tmp_path)), "default") as journal:
         journal.claim("a", RECORDS[:1], again=False)
         journal._database.connection.execute("DROP INDEX claims_of_sources")
         for column in ("source_topic", "source_partition", "source_record"):
             journal._database.connection.execute(f"ALTER TABLE claims DROP COLUMN {column}")
-    with Journal(tmp_path, "default") as journal, Journal(tmp_path, "default"):
+    with Journal(of(str(tmp_path)), "default") as journal, Journal(of(str(tmp_path)), "default"):
         assert journal.claim("b", RECORDS, again=False) == RECORDS[1:]
         assert set(journal.claimed_sources(one.source for one in RECORDS)) == {one.source.place for one in RECORDS[1:]}
 
 
-def test_clusters_of_one_warehouse_have_topics_of_the_same_names(place: Place) -> None:
+def test_clusters_of_one_warehouse_have_topics_of_the_same_names(place: Store) -> None:
     """A record of a file has a place without a topic's id, so that it equals that of another cluster's record."""
     records = [replace(one, letter=one.letter._replace(topic_id="")) for one in RECORDS]
     with Journal(place, "east") as east, Journal(place, "west") as west:
@@ -208,11 +211,11 @@ def test_clusters_of_one_warehouse_have_topics_of_the_same_names(place: Place) -
 
 
 def test_claims_of_a_journal_that_did_not_know_the_cluster_hold_for_each(tmp_path: Path) -> None:
-    with Journal(tmp_path, "east") as journal:
+    with Journal(of(str(tmp_path)), "east") as journal:
         journal.claim("a", RECORDS[:1], again=False)
         journal._database.connection.execute("ALTER TABLE claims DROP COLUMN cluster")
     for cluster in ("east", "west"):
-        with Journal(tmp_path, cluster) as journal:
+        with Journal(of(str(tmp_path)), cluster) as journal:
             assert journal.claim(f"of {cluster}", RECORDS[:1], again=False) == []
 
 
@@ -258,7 +261,7 @@ def test_notes(journal: Journal) -> None:
     assert (journal.noted("a"), journal.noted("b"), journal.noted("c")) == ({("t", 0): 7}, {("t", 0): 9}, {})
 
 
-def test_one_runner_a_plan(place: Place) -> None:
+def test_one_runner_a_plan(place: Store) -> None:
     with alone(place, "a"):
         assert is_running(place, "a")
         assert not is_running(place, "b")
@@ -271,19 +274,19 @@ def test_one_runner_a_plan(place: Place) -> None:
 
 @pytest.mark.parametrize("plan_id", ["", "../x", "a/b", ".hidden", "x" * 101, "a b"])
 def test_a_plans_id_is_no_path(plan_id: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="in its id"), alone(tmp_path, plan_id):
+    with pytest.raises(UsageError, match="in its id"), alone(of(str(tmp_path)), plan_id):
         pass
 
 
 def _begin_and_die(directory: Path) -> None:
-    with Journal(directory, "default") as journal:
+    with Journal(of(str(directory)), "default") as journal:
         journal._database.connection.execute("BEGIN IMMEDIATE")
         journal._database.connection.execute("UPDATE plans SET attempted = 99")
         os._exit(9)
 
 
 def test_a_process_that_dies_in_a_change_leaves_none(tmp_path: Path) -> None:
-    with Journal(tmp_path, "default") as journal:
+    with Journal(of(str(tmp_path)), "default") as journal:
         journal.add("a")
         process: Any = multiprocessing.get_context("spawn").Process(target=_begin_and_die, args=(tmp_path,))
         process.start()
@@ -294,7 +297,7 @@ def test_a_process_that_dies_in_a_change_leaves_none(tmp_path: Path) -> None:
         assert status(journal).attempted == 4
 
 
-def test_processes_that_claim_at_the_same_time_get_each_record_once(place: Place) -> None:
+def test_processes_that_claim_at_the_same_time_get_each_record_once(place: Store) -> None:
     records = numbered(60, "orders")
     claimed: list[Any] = []
 
@@ -315,7 +318,7 @@ def test_processes_that_claim_at_the_same_time_get_each_record_once(place: Place
 
 
 @pytest.mark.parametrize("place", ["objects"], indirect=True)
-def test_an_answer_that_is_lost_changes_nothing_twice(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_lost_changes_nothing_twice(place: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(place, Objects)
     put = Objects.replace
     with Journal(place, "default") as journal:
@@ -329,7 +332,7 @@ def test_an_answer_that_is_lost_changes_nothing_twice(place: Place, monkeypatch:
 
 
 @pytest.mark.parametrize("place", ["objects"], indirect=True)
-def test_a_store_that_fails_leaves_no_change_in_memory(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_fails_leaves_no_change_in_memory(place: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise EnvironmentLacking("no answer")
 
@@ -342,7 +345,7 @@ def test_a_store_that_fails_leaves_no_change_in_memory(place: Place, monkeypatch
 
 
 @pytest.mark.parametrize("place", ["objects"], indirect=True)
-def test_an_object_that_was_removed_or_made_anew_ends_the_run(place: Place) -> None:
+def test_an_object_that_was_removed_or_made_anew_ends_the_run(place: Store) -> None:
     assert isinstance(place, Objects)
     with Journal(place, "default") as journal:
         journal.add("a")
@@ -355,7 +358,7 @@ def test_an_object_that_was_removed_or_made_anew_ends_the_run(place: Place) -> N
 
 @pytest.mark.parametrize("place", ["objects"], indirect=True)
 def test_a_journal_that_was_restored_knows_what_happens_from_then_on(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert isinstance(place, Objects)
     with Journal(place, "default") as journal:
@@ -380,7 +383,7 @@ def test_a_journal_that_was_restored_knows_what_happens_from_then_on(
 
 
 @pytest.mark.parametrize("place", ["objects"], indirect=True)
-def test_an_answer_that_is_lost_while_another_process_writes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_lost_while_another_process_writes(place: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(place, Objects)
     put = Objects.replace
     with Journal(place, "default") as journal, Journal(place, "default") as other:
@@ -398,9 +401,9 @@ def test_an_answer_that_is_lost_while_another_process_writes(place: Place, monke
 
 
 @pytest.mark.parametrize("place", ["objects"], indirect=True)
-def test_the_database_of_a_directory_is_one_of_an_object(place: Place, tmp_path: Path) -> None:
+def test_the_database_of_a_directory_is_one_of_an_object(place: Store, tmp_path: Path) -> None:
     assert isinstance(place, Objects)
-    with Journal(tmp_path, "default") as journal:
+    with Journal(of(str(tmp_path)), "default") as journal:
         journal.add("a")
     place.write("journal.db", (tmp_path / "journal.db").read_bytes())
     with Journal(place, "default") as journal:
@@ -415,17 +418,17 @@ def test_the_database_of_a_directory_is_one_of_an_object(place: Place, tmp_path:
 def test_a_damaged_journal(tmp_path: Path) -> None:
     (tmp_path / "journal.db").write_bytes(b"no database " * 100)
     with pytest.raises(EnvironmentLacking, match=r"journal\.db is damaged: move it away"):
-        Journal(tmp_path, "default")
+        Journal(of(str(tmp_path)), "default")
 
 
 def test_a_journal_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "_replay").write_text("a file")
     with pytest.raises(EnvironmentLacking, match="cannot be written"):
-        Journal(tmp_path / "_replay", "default")
+        Journal(of(str(tmp_path / "_replay")), "default")
 
 
 def test_the_journal_is_in_the_warehouse() -> None:
-    assert directory_of(load(warehouse="/somewhere/warehouse")) == Path("/somewhere/warehouse/_replay")
-    assert directory_of(load(warehouse="s3a://bucket/warehouse")) == Objects("s3a://bucket/warehouse/_replay")
+    assert place_of(load(warehouse="/somewhere/warehouse")) == Directory("/somewhere/warehouse/_replay")
+    assert place_of(load(warehouse="s3a://bucket/warehouse")) == Objects("s3a://bucket/warehouse/_replay")
     with pytest.raises(UsageError, match="Only Spark opens hdfs://name/w, and replays are made without it"):
-        directory_of(load(warehouse="hdfs://name/w"))
+        place_of(load(warehouse="hdfs://name/w"))
