@@ -225,11 +225,10 @@ def parameters_of(given: Sequence[str], text: str | None = None) -> dict[str, Pa
         if not equals or not name.isidentifier():
             raise UsageError(f"--param {argument!r} cannot be used: write --param NAME=VALUE.")
         values[name] = _typed(value)
-    taken = _taken(text) if text is not None and given else {*values}
-    for name in values if taken else ():
-        if name not in taken:
-            names = ", ".join(f":{one}" for one in sorted(taken))
-            raise UsageError(f"There is no parameter :{visible(name)} in it; it takes {names}.{hint(name, taken)}")
+    taken = _taken(text) if text is not None and given else set()
+    if taken and (unknown := next((name for name in values if name not in taken), None)):
+        names = ", ".join(f":{name}" for name in sorted(taken))
+        raise UsageError(f"There is no parameter :{visible(unknown)} in it; it takes {names}.{hint(unknown, taken)}")
     now = values["now"]
     if not isinstance(now, date):
         raise UsageError(f"--param now={now} is no timestamp: write it like now=2026-11-21T02:00:00Z.")

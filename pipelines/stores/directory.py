@@ -152,14 +152,6 @@ def replace_text(target: Path, text: str, durable: bool = True) -> None:
     replace(target, text.encode("utf-8"), durable)
 
 
-def size_of(file: Path) -> int | None:
-    """Return the size of a local file in bytes; None if it cannot be read."""
-    try:
-        return file.stat().st_size
-    except OSError:
-        return None
-
-
 def _locked(descriptor: int, kind: int) -> bool:
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)

@@ -50,31 +50,24 @@ class Hadoop(Store):
 
     def files(self, directory: str) -> list[File]:
         """Return the files directly in a directory, by name; none if there is no such directory."""
-        files, path = self._found(directory)
-        if not files.exists(path):
-            return []
-        listed, found = files.listStatusIterator(path), []
-        while listed.hasNext():
-            status = listed.next()
-            if status.isFile():
-                modified_at = datetime.fromtimestamp(status.getModificationTime() / 1000, UTC)
-                found.append(File(status.getPath().getName(), int(status.getLen()), modified_at))
+        found = [
+            File(
+                status.getPath().getName(),
+                int(status.getLen()),
+                datetime.fromtimestamp(status.getModificationTime() / 1000, UTC),
+            )
+            for status in self._listed(directory)
+            if status.isFile()
+        ]
         return sorted(found, key=lambda file: file.name)
 
     def names(self, directory: str) -> list[str]:
         """Return the names of files and directories directly in a directory, in order; none if it is not there."""
-        files, path = self._found(directory)
-        if not files.exists(path):
-            return []
-        listed, found = files.listStatusIterator(path), []
-        while listed.hasNext():
-            found.append(str(listed.next().getPath().getName()))
-        return sorted(found)
+        return sorted(status.getPath().getName() for status in self._listed(directory))
 
     def is_empty(self) -> bool:
         """Tell whether nothing is below the root, or no such root."""
-        files, path = self._found("")
-        return not files.exists(path) or not files.listStatusIterator(path).hasNext()
+        return next(self._listed(""), None) is None
 
     @contextlib.contextmanager
     def lock(self, name: str, purpose: str, wait_seconds: float = 0.0) -> Iterator[bool]:
@@ -92,8 +85,15 @@ class Hadoop(Store):
         """Remove directories that are there and hold nothing."""
         for directory in directories:
             files, path = self._found(directory)
-            if files.exists(path) and not files.listStatusIterator(path).hasNext():
+            if files.exists(path) and next(self._listed(directory), None) is None:
                 files.delete(path, False)
+
+    def _listed(self, directory: str) -> Iterator[Any]:
+        """Yield the status of each file and directory directly in a directory; none if it is not there."""
+        files, path = self._found(directory)
+        listed = files.listStatusIterator(path) if files.exists(path) else None
+        while listed is not None and listed.hasNext():
+            yield listed.next()
 
     def _found(self, name: str) -> tuple[Any, Any]:
         """Return Hadoop's file system and the path of a file in it, as untyped Py4J objects."""

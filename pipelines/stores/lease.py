@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
+import socket
 import threading
 from collections.abc import Generator
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import AfterlogError, EnvironmentLacking, WriterBusy
@@ -225,6 +227,11 @@ def checked(root: str) -> Lease | None:
     return lease
 
 
+def held(root: str) -> Lease | None:
+    """Return this process's writer's lease of a warehouse as it was last known; None if it holds none."""
+    return _held.get(root)
+
+
 def seen(root: str, name: str = LEASE) -> Seen | None:
     """Return a lease of a warehouse as it is; raises EnvironmentLacking: the store cannot be used."""
     return _look(Place(root, name))
@@ -237,6 +244,12 @@ def is_live(root: str, name: str) -> bool:
         return False
     now: float = _answer(Now(), Place(root, name))
     return now - found.at < found.state.seconds + GRAIN
+
+
+def facts(purpose: str) -> Facts:
+    """Return what a lock or lease says about this process."""
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"pid": os.getpid(), "host": socket.gethostname(), "command": purpose, "since": since}
 
 
 def described(holder: Facts | None) -> str:

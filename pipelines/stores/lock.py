@@ -18,7 +18,7 @@ import psutil
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.jvm import properties
 from pipelines.settings import Settings
-from pipelines.stores import lease, objects, places
+from pipelines.stores import lease, places
 from pipelines.stores.lease import described
 from pipelines.stores.places import directory_of, scheme_of, unsafe_store
 
@@ -41,7 +41,7 @@ def writer(settings: Settings, purpose: str) -> Iterator[None]:
     directory = directory_of(settings.warehouse)
     if directory is None:
         refuse_unsafe(settings)
-        with _leased(settings, purpose) if _is_leased(settings.warehouse) else contextlib.nullcontext():
+        with _leased(settings, purpose) if places.of(settings.warehouse).is_shared else contextlib.nullcontext():
             yield
         return
     path = directory / NAME
@@ -57,7 +57,7 @@ def writer(settings: Settings, purpose: str) -> Iterator[None]:
         _acquire(lambda: _locked(descriptor, path), os.fspath(path.parent), settings)
         _outlive(path, settings.lock.wait_seconds)
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(objects.facts(purpose)).encode(), 0)
+        os.pwrite(descriptor, json.dumps(lease.facts(purpose)).encode(), 0)
         yield
         os.ftruncate(descriptor, 0)
     finally:
@@ -81,7 +81,7 @@ def _leased(settings: Settings, purpose: str) -> Iterator[None]:
 
     def attempt() -> str | None:
         try:
-            taken.append(lease.take(settings.warehouse, objects.facts(purpose), settings.lock.lease_seconds))
+            taken.append(lease.take(settings.warehouse, lease.facts(purpose), settings.lock.lease_seconds))
         except lease.Taken as busy:
             return described(busy.state.holder if busy.state else None)
         return None
@@ -102,7 +102,7 @@ def _leased(settings: Settings, purpose: str) -> Iterator[None]:
 
 def pause(warehouse: str) -> float:
     """Return how many seconds pass between two attempts to get the lock; for a lease an attempt is three requests."""
-    return 1.0 if _is_leased(warehouse) else 0.2
+    return 1.0 if places.of(warehouse).is_shared else 0.2
 
 
 def name_jvm(warehouse: str, spark: SparkSession) -> None:
@@ -127,7 +127,7 @@ def holder(warehouse: str) -> str | None:
 
     Raises EnvironmentLacking: the store of the lease cannot be used.
     """
-    if _is_leased(warehouse):
+    if places.of(warehouse).is_shared:
         seen = lease.seen(warehouse)
         if seen is None or seen.state.holder is None:
             return None
@@ -139,18 +139,8 @@ def holder(warehouse: str) -> str | None:
     directory = directory_of(warehouse)
     if directory is None:
         return None
-    path = directory / NAME
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return None
-    except BlockingIOError:
-        return described(_said(path))
-    finally:
-        os.close(descriptor)
+    is_held = places.of(os.fspath(directory)).is_locked(NAME)
+    return described(_said(directory / NAME)) if is_held else None
 
 
 def _acquire(attempt: Callable[[], str | None], place: str, settings: Settings) -> None:
@@ -206,7 +196,3 @@ def _said(path: Path) -> lease.Facts | None:
     except (OSError, ValueError):
         return None
     return said
-
-
-def _is_leased(warehouse: str) -> bool:
-    return isinstance(places.of(warehouse), objects.Objects)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
-import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -52,14 +50,8 @@ class Objects(Store):
 
         Raises EnvironmentLacking: the store does not answer, or refuses; so do all methods.
         """
-        import obstore
-
-        def get() -> bytes | None:
-            with contextlib.suppress(FileNotFoundError):
-                return bytes(obstore.get(connection.opened(self.root), name).bytes())
-            return None
-
-        return asked(self.root, get)
+        found = self.versioned(name)
+        return None if found is None else found.content
 
     def write(self, name: str, content: bytes, durable: bool = True) -> None:
         """Put an object; readers see the old or the new one.
@@ -166,7 +158,7 @@ class Objects(Store):
         held: lease.Lease | None = None
         while held is None:
             try:
-                held = lease.take(self.root, facts(purpose), LEASE_SECONDS, name)
+                held = lease.take(self.root, lease.facts(purpose), LEASE_SECONDS, name)
             except lease.Taken:
                 if time.monotonic() >= deadline:
                     break
@@ -212,12 +204,6 @@ class Objects(Store):
 
 _locks: ContextVar[tuple[lease.Lease, ...]] = ContextVar("locks", default=())
 _lists: ContextVar[dict[tuple[str, str], ListResult[Sequence[ObjectMeta]]] | None] = ContextVar("lists", default=None)
-
-
-def facts(purpose: str) -> lease.Facts:
-    """Return what a lock or lease says about this process."""
-    since = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"pid": os.getpid(), "host": socket.gethostname(), "command": purpose, "since": since}
 
 
 def _filesystem(store: Objects) -> Any:

@@ -143,7 +143,9 @@ def batch_files(warehouse: Warehouse, table: str, batch: Batch) -> NamedFiles | 
 def all_rows(warehouse: Warehouse, table: str, version: int | None = None) -> NamedFiles | None:
     """Return the files of all rows of a version (None: the last one); None if only Delta can read them."""
     files = warehouse.data_files(table, version) if warehouse.opens_tables else None
-    return None if files is None else NamedFiles(files, {"insert": {quote(p): files.size([p]) for p in files.paths()}})
+    if files is None:
+        return None
+    return NamedFiles(files, {"insert": {quote(path): size for path, size in files.sizes.items()}})
 
 
 def can_read(warehouse: Warehouse, table: str, batch: Batch) -> bool:

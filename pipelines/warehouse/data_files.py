@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pipelines.stores.base import Store
@@ -67,10 +68,14 @@ class DataFiles:
         statistics = zip(*values, strict=True)
         return [path for path, file in zip(paths, statistics, strict=True) if may_hold(among, columns, file)]
 
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """The sizes of the files in bytes, by path."""
+        return dict(zip(self.files["path"].to_pylist(), self.files["size_bytes"].to_pylist(), strict=True))
+
     def size(self, paths: Iterable[str]) -> int:
         """Return the size of some of the files in bytes."""
-        known = dict(zip(self.files["path"].to_pylist(), self.files["size_bytes"].to_pylist(), strict=True))
-        return sum(known[path] for path in paths)
+        return sum(self.sizes[path] for path in paths)
 
     def for_duckdb(self, path: str) -> str:
         """Return a data file's name for DuckDB."""

@@ -7,10 +7,9 @@ the change feed.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from pipelines.errors import EnvironmentLacking, WriterBusy
 from pipelines.warehouse.data_files import PLAIN_READER
 
 if TYPE_CHECKING:
-    from deltalake import CommitProperties, DeltaTable, Schema, WriterProperties
+    from deltalake import DeltaTable, Schema, WriterProperties
     from pyarrow import RecordBatchReader, Table  # type: ignore[import-untyped]
     from pyarrow import Schema as ArrowSchema
     from pyspark.sql import DataFrame
@@ -140,19 +139,9 @@ def append(opened: DeltaTable, rows: Table | RecordBatchReader, turn: Turn) -> N
     Raises WriterBusy: another writer has committed between.
     """
     import pyarrow as arrow
-    from deltalake import write_deltalake
 
-    if isinstance(rows, arrow.Table) and not rows.num_rows:
-        return
-    with _sole(opened, turn) as properties:
-        write_deltalake(
-            opened,
-            rows,
-            mode="append",
-            target_file_size=BYTES_OF_A_FILE,
-            writer_properties=_compressed(),
-            commit_properties=properties,
-        )
+    if not isinstance(rows, arrow.Table) or rows.num_rows:
+        _commit(opened, rows, turn, mode="append")
 
 
 def replace(opened: DeltaTable, rows: Table | RecordBatchReader, predicate: str | None, turn: Turn) -> None:
@@ -161,40 +150,36 @@ def replace(opened: DeltaTable, rows: Table | RecordBatchReader, predicate: str 
     Raises RuntimeError: a row does not meet the predicate, or the commit fails. WriterBusy: another writer has
     committed between.
     """
-    from deltalake import write_deltalake
     from deltalake.exceptions import DeltaError
 
     try:
-        with _sole(opened, turn) as properties:
-            write_deltalake(
-                opened,
-                rows,
-                mode="overwrite",
-                predicate=predicate,
-                target_file_size=BYTES_OF_A_FILE,
-                writer_properties=_compressed(),
-                commit_properties=properties,
-            )
+        _commit(opened, rows, turn, mode="overwrite", predicate=predicate)
     except DeltaError as error:
         raise RuntimeError(str(error).partition(PREVIEW)[0].strip()) from None  # the preview shows values
 
 
-@contextlib.contextmanager
-def _sole(opened: DeltaTable, turn: Turn) -> Iterator[CommitProperties]:
-    """Yield what a commit of the block carries.
+def _commit(opened: DeltaTable, rows: Table | RecordBatchReader, turn: Turn, **how: Any) -> None:
+    """Write rows in one commit.
 
     If the answer to it is lost, it is sent again and refused; so a refused commit that is there did succeed.
 
     Raises WriterBusy: another writer has committed between. EnvironmentLacking: the store refused it.
     """
-    from deltalake import CommitProperties, Transaction
+    from deltalake import CommitProperties, Transaction, write_deltalake
     from deltalake.exceptions import CommitFailedError
 
     before = opened.version()
     said = f"{turn.said} {secrets.token_hex(8)}".strip() if turn.is_shared else turn.said
     transactions = [Transaction(TURN, before + 1)] if turn.is_shared else None
     try:
-        yield CommitProperties(custom_metadata={"userMetadata": said}, app_transactions=transactions)
+        write_deltalake(
+            opened,
+            rows,
+            target_file_size=BYTES_OF_A_FILE,
+            writer_properties=_compressed(),
+            commit_properties=CommitProperties(custom_metadata={"userMetadata": said}, app_transactions=transactions),
+            **how,
+        )
     except CommitFailedError:
         if not turn.is_shared:
             raise

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from expectations import literals
-from expectations.literals import EPOCH as EPOCH
 
 MOST_GROUPS = 20_000  # a refresh of more groups replaces the whole table
 MOST_RUNS = 16

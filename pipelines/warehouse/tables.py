@@ -710,10 +710,8 @@ class Warehouse:
 
         Raises WriterBusy: the lease was taken over already.
         """
-        held = lease.checked(self.root)
-        number = f"afterlog-lease-{held.epoch}" if held else ""
-        said = f"{mark} {number}".strip()
-        if held:
+        said = f"{mark} {self.store.checked()}".strip()
+        if held := lease.held(self.root):
             self.spark.conf.set("afterlog.warehouse", self.root)
             self.spark.conf.set("afterlog.fence", held.fence())
         if said:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from expectations import literals
 from expectations.contract import Contract
-from expectations.literals import name as name
+from expectations.literals import name
 from pipelines import scratch
 from pipelines.engines.duckdb import functions
 from pipelines.engines.duckdb.translate import MACROS, Untranslatable, parameters, translated
