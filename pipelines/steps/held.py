@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 INPUT = "input"
 # These settings do not change what a gate finds. Thresholds of `gates` count by the contract: see `contract_under`.
 _OTHER_SETTINGS = {
-    *("cluster", "warehouse", "landing", "kafka", "kafka_connection", "lock", "report", "spark", "gates"),
-    *("schemas", "privacy", "privacy_key"),
+    *("cluster", "warehouse", "landing", "engine", "kafka", "kafka_connection", "lock", "report", "spark", "gates"),
+    *("collect", "silence", "alerts", "metrics", "replay", "schemas", "privacy", "privacy_key"),
 }
 
 
