@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from expectations.owners import OWNER, key_of, named, owner_of
+from expectations.quality import INCIDENT_ACTIONS
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.catalog import CATALOG
@@ -389,6 +390,7 @@ def _ago(at: datetime, now: datetime) -> str:
 def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answer:
     """Tell whether anything is wrong, the open incidents, the findings about trust, and how old each feed is."""
     now = now_of(at)
+    warehouse.open_ahead({INCIDENTS, INCIDENT_ACTIONS.table, SUMMARY, FINDINGS, MISTAKES, *newest.tables()})
     found = Incidents(warehouse, now)
     opened = [one for one in found.known if one.state.is_open]
     feeds = [one for one in newest.of_feeds(warehouse, now) if one.used]

@@ -116,7 +116,14 @@ def of_feeds(warehouse: Warehouse, now: datetime | None = None) -> list[Newest]:
 
     Without a session the tables of a warehouse that only Spark opens cannot be read: all times are None.
     """
+    warehouse.open_ahead(tables())
     return [of_feed(warehouse, stage, now) for stage in stages_of_type(Land)]
+
+
+def tables() -> set[str]:
+    """Return the tables that tell the newest records of feeds."""
+    of_times = {table for columns in TIMES.values() for table, _ in columns}
+    return of_times | {stage.table for stage in stages_of_type(Land)}
 
 
 def of_feed(warehouse: Warehouse, stage: Land, now: datetime | None = None) -> Newest:

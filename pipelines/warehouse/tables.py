@@ -8,12 +8,13 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import later_columns
 from expectations.provenance import ADDED_BY_THE_RUN
-from pipelines.errors import UsageError, WriterBusy, opening, unreadable_log
+from pipelines.errors import AfterlogError, UsageError, WriterBusy, opening, unreadable_log
 from pipelines.settings import Settings
 from pipelines.stores import lease, places
 from pipelines.stores.base import Store
@@ -40,6 +41,7 @@ PROPERTIES = {
     "delta.enableDeletionVectors": "false",
 }
 CREATED_AT_ONCE = 4
+OPENED_AT_ONCE = 16
 ROWS_OF_A_FILE = 100_000  # of bronze and of tables that are sorted
 COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf sets which files compaction merges
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -189,6 +191,23 @@ class Warehouse:
         cannot be read.
         """
         return opened_tables.once(self.store, self.place(table), version, lambda: self._opened(table, version))
+
+    def open_ahead(self, tables: Iterable[str]) -> None:
+        """Open tables that a command is about to read, at the same time, where each request takes its time.
+
+        The command reads the same lists in a ``pinned`` block. What cannot be opened is told when it is read.
+        """
+        if not (self.store.is_shared and self.opens_tables):
+            return
+
+        def opened(table: str) -> None:
+            with contextlib.suppress(AfterlogError):
+                if self.exists(table):
+                    self.opened_table(table)
+
+        with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
+            for done in [pool.submit(copy_context().run, opened, table) for table in tables]:
+                done.result()
 
     def _opened(self, table: str, version: int | None) -> OpenedTable:
         """Open a table: see ``opened_table``."""
