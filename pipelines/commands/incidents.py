@@ -32,6 +32,7 @@ from pipelines.incidents.verdict import (
     percent,
     sources_of,
 )
+from pipelines.moments import moment_of
 from pipelines.run import newest
 from pipelines.run.newest import Newest, Silence, lasting, moment
 from pipelines.settings.runs import Report
@@ -316,20 +317,10 @@ class Incidents:
         return names[end]
 
 
-def _moment(text: str | None, name: str) -> datetime | None:
-    """Read a time, as one of UTC."""
-    if text is None:
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        raise UsageError(f"--{name} {visible(text[:40])} is no time: write it like 2026-11-21T02:00:00Z.") from None
-
-
 def now_of(text: str | None) -> datetime:
     """Return the moment that ``--at`` names, now by default."""
-    return _moment(text, "at") or datetime.now(UTC)
+    now = datetime.now(UTC)
+    return now if text is None else moment_of(text, "--at", now)
 
 
 def listed(
@@ -348,7 +339,7 @@ def listed(
     Raises UsageError: a time cannot be read, or the table does not exist.
     """
     found = Incidents(warehouse, now_of(at))
-    begin = _moment(since, "since")
+    begin = None if since is None else moment_of(since, "--since", found.now)
     chosen = [
         one
         for one in found.known
@@ -774,8 +765,8 @@ def acted(
     row = Incidents(warehouse, now).of(wanted).row
     name, said = row["incident_id"], []
     if mute_until is not None:
-        until = _moment(mute_until, "mute-until")
-        if until is None or until <= now:
+        until = moment_of(mute_until, "--mute-until", now, ahead=True)
+        if until <= now:
             raise UsageError(f"--mute-until {visible(mute_until[:40])} is not in the future.")
         actions.act(warehouse, name, actions.MUTE, until, note)
         said.append(f"{name} is muted until {moment(until)}.")

@@ -23,6 +23,7 @@ from pipelines.commands import rows as printed
 from pipelines.commands import tabular
 from pipelines.engines.duckdb import translate
 from pipelines.errors import EnvironmentLacking, UsageError, readable
+from pipelines.moments import moment_of
 from pipelines.run import newest
 from pipelines.settings import ROOT
 from pipelines.stage import Land, Stage
@@ -214,26 +215,21 @@ def parameters_of(given: Sequence[str], text: str | None = None) -> dict[str, Pa
     question. Every statement takes ``now``.
 
     The types are whole numbers, decimals, true and false, dates, and timestamps with ``T`` (UTC unless they name a
-    zone). Everything else is text, and so is a value in single quotes.
+    zone). Everything else is text, and so is a value in single quotes. ``now`` can also be relative, such as ``2h``.
 
-    Raises UsageError: an argument is not ``name=value``, the text does not take it, or ``now`` is neither a timestamp
-    nor a date.
+    Raises UsageError: an argument is not ``name=value``, the text does not take it, or ``now`` is no time.
     """
-    values: dict[str, Parameter] = {"now": datetime.now(UTC)}
+    present = datetime.now(UTC)
+    values: dict[str, Parameter] = {"now": present}
     for argument in given:
         name, equals, value = argument.partition("=")
         if not equals or not name.isidentifier():
             raise UsageError(f"--param {argument!r} cannot be used: write --param NAME=VALUE.")
-        values[name] = _typed(value)
+        values[name] = moment_of(value, "--param now", present) if name == "now" else _typed(value)
     taken = _taken(text) if text is not None and given else set()
     if taken and (unknown := next((name for name in values if name not in taken), None)):
         names = ", ".join(f":{name}" for name in sorted(taken))
         raise UsageError(f"There is no parameter :{visible(unknown)} in it; it takes {names}.{hint(unknown, taken)}")
-    now = values["now"]
-    if not isinstance(now, date):
-        raise UsageError(f"--param now={now} is no timestamp: write it like now=2026-11-21T02:00:00Z.")
-    if not isinstance(now, datetime):
-        values["now"] = datetime(now.year, now.month, now.day, tzinfo=UTC)
     return values
 
 

@@ -171,7 +171,7 @@ def test_a_question_that_is_asked_wrongly(places: dict[str, str]) -> None:
     for words, said in (
         (["top_grups"], "Did you mean 'top_groups'"),
         (["source_record_history", "--param", "topic=a"], "needs a value for :"),
-        (["top_groups", "--param", "now=x"], "is no timestamp"),
+        (["top_groups", "--param", "now=x"], "is no time"),
         (["--param", "a=1"], "needs a question"),
     ):
         answered = afterlog("ask", *words, **places)
