@@ -185,7 +185,9 @@ def incident(
                 raise UsageError("--mute-until, --resolve and --note act now and print text: omit --at and --format.")
             _show(stories.acted(tables, wanted, mute_until, resolve, note))
         else:
-            _show(stories.one(tables, wanted, format, at))
+            from pipelines.replay import eligibility
+
+            _show(stories.one(tables, wanted, format, at, lambda name: eligibility.of_incident(tables, name)))
 
 
 def _show(answer: Answer) -> None:
@@ -680,10 +682,17 @@ def doctor(
     """Say what is wrong with this machine, the settings and the warehouse, and how to fix it."""
     from pipelines.alerts import listing
     from pipelines.commands import doctor as diagnosis
+    from pipelines.replay import rules
 
-    settings = _settings(warehouse, landing, lands=True, says=False)
+    settings = load(warehouse=warehouse, landing=landing)
     with Warehouse(settings).store.pinned():
-        checks = diagnosis.diagnose(settings, {"alerts": listing.checks(settings)})
+        places: dict[oversights.Place, str | None] = {"warehouse": warehouse, "landing": landing}
+        others = {
+            "places": diagnosis.places_of(settings, places),
+            "alerts": listing.checks(settings),
+            "replay rules": rules.checks(settings),
+        }
+        checks = diagnosis.diagnose(settings, others)
     diagnosis.show(checks, as_json=format == "json")
     raise typer.Exit(diagnosis.exit_code(checks))
 
