@@ -134,7 +134,7 @@ def _incidents(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
     yield _gauge("muted_incidents", "Open incidents that are muted.", (), [((), float(muted))])
     names = ("consumer_group", "owner", "disposition")
     yield _gauge("dead_letters", "Dead letters that are known, of all time.", names, bounded(letters))
-    feeds = [(one.newest, one.silence) for one in quality.feeds_of(warehouse) if one.newest.used]
+    feeds = [(one.newest, one.silence) for one in quality.feeds_of(warehouse, now) if one.newest.used]
     kinds = Counter((one["kind"], one["severity"]) for one in findings_of(warehouse, feeds, now))
     values = [(labels, float(count)) for labels, count in sorted(kinds.items())]
     yield _gauge("findings", "Findings that `afterlog top` tells.", ("kind", "severity"), values)

@@ -88,7 +88,7 @@ def gather(
 ) -> Content:
     """Collect what the site says, as of ``now``."""
     now = now or datetime.now(UTC)
-    feeds = quality.feeds_of(warehouse) if feeds is None else feeds
+    feeds = quality.feeds_of(warehouse, now) if feeds is None else feeds
     pipeline = quality.gather(warehouse, behind, feeds, now)
     tables = _Tables(warehouse)
     nothing: list[dict[str, Any]] = []

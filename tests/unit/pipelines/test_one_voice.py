@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from expectations.text import visible
 from pipelines.alerts import news
 from pipelines.commands import ask, incidents
 from pipelines.commands import rows as printed
@@ -111,7 +112,12 @@ def _urgent_in(sentence: str) -> int:
 
 
 def _of_incidents(told: list[dict[str, Any]], *columns: str) -> dict[str, tuple[Any, ...]]:
-    return {one["incident_id"]: tuple(one[name] for name in columns) for one in told}
+    return {one["incident_id"]: tuple(_seen(one[name]) for name in columns) for one in told}
+
+
+def _seen(value: Any) -> Any:
+    """Return a value as people see it; JSON and pages have the text itself, and alerts what is seen of it."""
+    return visible(value) if isinstance(value, str) else value
 
 
 SHOWN = ("severity", "verdict", "record_count", "sentence")
@@ -130,7 +136,8 @@ FACTS: dict[str, dict[str, Fact]] = {
         "incidents": lambda world: _of_incidents(world.listed, *SHOWN),
         "incident": lambda world: _of_incidents([world.one(one["incident_id"]) for one in world.listed], *SHOWN),
         "page": lambda world: {
-            one.incident_id: (one.severity, one.verdict, one.records, one.sentence) for one in world.page.incidents
+            one.incident_id: (one.severity, one.verdict, one.records, visible(one.sentence))
+            for one in world.page.incidents
         },
         "alerts": lambda world: {
             one.news.key: (one.news.severity, one.news.verdict, *(one.news.about[name] for name in SHOWN[2:]))
