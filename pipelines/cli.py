@@ -682,7 +682,7 @@ def doctor(
     """Say what is wrong with this machine, the settings and the warehouse, and how to fix it."""
     from pipelines.alerts import listing
     from pipelines.commands import doctor as diagnosis
-    from pipelines.replay import rules
+    from pipelines.replay import checks as of_replays
 
     settings = load(warehouse=warehouse, landing=landing)
     with Warehouse(settings).store.pinned():
@@ -690,7 +690,7 @@ def doctor(
         others = {
             "places": diagnosis.places_of(settings, places),
             "alerts": listing.checks(settings),
-            "replay rules": rules.checks(settings),
+            "replay rules": of_replays.checks(settings),
         }
         checks = diagnosis.diagnose(settings, others)
     diagnosis.show(checks, as_json=format == "json")
@@ -1028,17 +1028,14 @@ def _summarised(table: str) -> Summarise:
     return stage
 
 
-def _settings(
-    warehouse: str | None, landing: str | None, *, creates: bool = False, lands: bool = False, says: bool = True
-) -> Settings:
-    """Return the settings under these flags; say which variables have no effect, unless the command does.
+def _settings(warehouse: str | None, landing: str | None, *, creates: bool = False, lands: bool = False) -> Settings:
+    """Return the settings under these flags; say which variables have no effect.
 
     Only a command that ``creates`` can name a warehouse that is not there; the landing directory must be there for it,
     and for a command of which ``lands`` says that it looks into it.
     """
-    if says:
-        for _, remark in oversights.unknown_variables():
-            _say(remark)
+    for _, remark in oversights.unknown_variables():
+        _say(remark)
     settings = load(warehouse=warehouse, landing=landing)
     places: dict[oversights.Place, str | None] = {"warehouse": warehouse, "landing": landing}
     oversights.require_places(settings, places, creates=creates, lands=creates or lands)

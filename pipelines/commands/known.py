@@ -8,7 +8,9 @@ from typing import Any
 from expectations.owners import owner_of
 from expectations.text import visible
 from pipelines.columns import globs
+from pipelines.columns.profiles import profiles_of
 from pipelines.commands.findings import FINDINGS
+from pipelines.engines.duckdb import sessions
 from pipelines.text import hint
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
@@ -63,9 +65,25 @@ def unmatched(warehouse: Warehouse) -> Iterator[Sentence]:
         if not any(globs.matches(one.topic, name) for name in dlqs):
             yield said(f"[[dlq.require]] {number + 1}", "no DLQ topic", one.topic, dlqs)
     sources = _named(there, "original_topic")
+    headers = _headers(warehouse) if any(mask.header for mask in settings.privacy) else []
     for number, mask in enumerate(settings.privacy):
         if not any(globs.matches(mask.topic, name) for name in sources):
             yield said(f"[[privacy]] {number + 1}", "no source topic of a dead letter", mask.topic, sources)
+        elif mask.header and headers and not any(globs.matches(mask.header, name) for name in headers):
+            yield said(f"[[privacy]] {number + 1}", "no header", mask.header, headers)
+
+
+def _headers(warehouse: Warehouse) -> list[str]:
+    """Return the names of headers: those that landed, and those that writers of dead letters add."""
+    text = f"""
+        SELECT DISTINCT header.key AS name
+        FROM {LETTERS} LATERAL VIEW explode(user_headers) AS header
+        WHERE cluster = :cluster
+        LIMIT {MOST + 1}
+    """
+    rows = sessions.answer(warehouse, text, {"cluster": warehouse.cluster}, (LETTERS,), {}).objects()
+    own = {name for profile in profiles_of(warehouse.settings.dlq) for name in profile.names}
+    return sorted(own.union(row["name"] for row in rows)) if len(rows) <= MOST else []
 
 
 def matches(pattern: str, name: str | None) -> bool:

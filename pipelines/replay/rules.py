@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,15 +13,11 @@ from pydantic import Field, ValidationError, field_validator
 
 from expectations.owners import owner_of, owner_sql
 from expectations.silver.dlq_records import DISPOSITIONS
-from expectations.text import visible
 from pipelines.columns import globs
-from pipelines.commands import known
-from pipelines.commands.doctor import Check
 from pipelines.errors import UsageError
 from pipelines.settings import Settings, located
 from pipelines.settings.files import text_of
 from pipelines.settings.section import Section, first_mistake
-from pipelines.warehouse.tables import Warehouse
 
 Action = Literal["REPLAY", "HOLD", "DISCARD", "REVIEW"]
 VERDICTS = (
@@ -136,19 +132,6 @@ def of(settings: Settings) -> Rules:
     Raises UsageError: the file cannot be used, or is not there: without its rules everything would be replayed.
     """
     return read(located(settings.replay.rules))
-
-
-def checks(settings: Settings) -> Iterator[Check]:
-    """Yield what `afterlog doctor` says of rules that match no dead letter; a verdict is not looked at.
-
-    Raises UsageError: the file cannot be used.
-    """
-    told = of(settings).rules
-    there = known.letters(Warehouse(settings)) if told else []
-    for rule in told if there else ():
-        if not any(rule.may_match(row) for row in there):
-            finding = f"Rule '{visible(rule.name)}' of [replay] rules matches no dead letter that landed."
-            yield Check("replay rules", "warning", finding, "Correct its patterns, unless such ones are still to come.")
 
 
 def read(file: Path) -> Rules:

@@ -7,7 +7,7 @@
 SELECT
   cluster,
   hour,
-  hour <= :now - INTERVAL 1 HOUR AS is_complete,
+  hour < date_trunc('HOUR', :now) AS is_complete,
   consumer_group,
   coalesce(consumer_group, owner) AS owner,
   dlq_topic,

@@ -8,7 +8,7 @@ WITH hours AS (
   SELECT
     cluster,
     hour,
-    hour <= :now - INTERVAL 1 HOUR AS is_complete,
+    hour < date_trunc('HOUR', :now) AS is_complete,
     sum(record_count) AS record_count,
     count(DISTINCT dlq_topic) AS dlq_topic_count
   FROM gold.dlq_summary

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from pipelines.alerts import listing
 from pipelines.cli import app
 from pipelines.commands import doctor, known
-from pipelines.replay import rules
+from pipelines.replay import checks
 from pipelines.settings import Settings, load
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
@@ -50,6 +50,16 @@ def test_a_mask_of_no_source_topic_is_told(tmp_path: Path) -> None:
     assert "\x1b" not in "".join(findings)
 
 
+def test_a_mask_of_no_header_is_told(tmp_path: Path) -> None:
+    masks = [{"header": name, "do": "drop"} for name in ("trace*", "__dlq.errors.message", "user-emial")]
+    settings = of(tmp_path, privacy=masks)
+    headers = [{"key": "traceparent", "value": b"t"}, {"key": "user-email", "value": b"e"}]
+    store(settings, "silver.dlq_records", sites.letter(7, user_headers=headers))
+    ((finding, remedy),) = said(settings)
+    assert finding == "[[privacy]] 3 matches nothing that landed: no header fits 'user-emial'."
+    assert "Did you mean 'user-email'?" in remedy
+
+
 @pytest.mark.parametrize(
     ("route", "lacks"),
     [
@@ -81,8 +91,8 @@ def test_a_route_that_gets_nothing_is_told(route: dict[str, str], lacks: str | N
 def test_a_rule_that_matches_no_dead_letter_is_told(pattern: str, is_told: bool, tmp_path: Path) -> None:
     file = tmp_path / "rules.toml"
     file.write_text(f'[[rule]]\nname = "the rule"\n{pattern}\nthen = "HOLD"\n', encoding="utf-8")
-    checks = [*rules.checks(of(tmp_path, replay={"rules": str(file)}))]
-    assert [one.finding for one in checks] == (
+    told = checks.checks(of(tmp_path, replay={"rules": str(file)}))
+    assert [one.finding for one in told] == (
         ["Rule 'the rule' of [replay] rules matches no dead letter that landed."] if is_told else []
     )
 
