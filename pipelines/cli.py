@@ -684,14 +684,9 @@ def doctor(
     from pipelines.commands import doctor as diagnosis
     from pipelines.replay import checks as of_replays
 
-    settings = load(warehouse=warehouse, landing=landing)
+    settings = _settings(warehouse, landing, creates=True, says=False)
     with Warehouse(settings).store.pinned():
-        places: dict[oversights.Place, str | None] = {"warehouse": warehouse, "landing": landing}
-        others = {
-            "places": diagnosis.places_of(settings, places),
-            "alerts": listing.checks(settings),
-            "replay rules": of_replays.checks(settings),
-        }
+        others = {"alerts": listing.checks(settings), "replay rules": of_replays.checks(settings)}
         checks = diagnosis.diagnose(settings, others)
     diagnosis.show(checks, as_json=format == "json")
     raise typer.Exit(diagnosis.exit_code(checks))
@@ -1028,14 +1023,17 @@ def _summarised(table: str) -> Summarise:
     return stage
 
 
-def _settings(warehouse: str | None, landing: str | None, *, creates: bool = False, lands: bool = False) -> Settings:
-    """Return the settings under these flags; say which variables have no effect.
+def _settings(
+    warehouse: str | None, landing: str | None, *, creates: bool = False, lands: bool = False, says: bool = True
+) -> Settings:
+    """Return the settings under these flags; say which variables have no effect, unless the command does.
 
-    Only a command that ``creates`` can name a warehouse that is not there; the landing directory must be there for it,
-    and for a command of which ``lands`` says that it looks into it.
+    Only a command that ``creates`` one, or looks before, can name a warehouse that is not there; the landing directory
+    must be there for it, and for a command of which ``lands`` says that it looks into it.
     """
-    for _, remark in oversights.unknown_variables():
-        _say(remark)
+    if says:
+        for _, remark in oversights.unknown_variables():
+            _say(remark)
     settings = load(warehouse=warehouse, landing=landing)
     places: dict[oversights.Place, str | None] = {"warehouse": warehouse, "landing": landing}
     oversights.require_places(settings, places, creates=creates, lands=creates or lands)

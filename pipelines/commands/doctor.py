@@ -146,18 +146,6 @@ def diagnose(settings: Settings, others: Mapping[str, Iterator[Check]] = Mapping
     return checks
 
 
-def places_of(settings: Settings, flags: dict[oversights.Place, str | None]) -> Iterator[Check]:
-    """Say which of the places that a flag, a variable or the settings file names are not there, as a run would.
-
-    A warehouse that the first run creates is no mistake.
-    """
-    for name, flag in flags.items():
-        try:
-            oversights.require_places(settings, {name: flag}, creates=True)
-        except UsageError as error:
-            yield _environment_error(name, str(error))
-
-
 def _environment_error(name: str, finding: str, remedy: str | None = None) -> Check:
     """Return an error of the environment, for which the doctor exits with 3."""
     return Check(name, "error", finding, remedy, lacks=True)
