@@ -15,7 +15,7 @@ WHOLE = "*"  # the only scope of a table whose contract names none
 SCOPE = "_scope"  # the column of candidates that names their scope, such as a topic
 OF_THE_ROW = "row.no_violations"
 MOST_NAMED = 5
-MOST_FINDINGS = 10
+MOST_FINDINGS = 3
 MOST_LISTED = 50
 
 
@@ -215,7 +215,7 @@ class Verdict:
             return f"The gate of {self.table} passed{judged}."
         if not self.candidates:
             return (
-                f"The gate of {self.table} broke: {_findings(self.failed)} No data may do that, so it is a defect of "
+                f"The gate of {self.table} broke: {_reasons(self.failed)} No data may do that, so it is a defect of "
                 f"Afterlog: please report it. Nothing was written, and what is made from the table waits: "
                 f"`afterlog rebuild {self.table}` computes it again from the whole of its inputs."
             )
@@ -242,23 +242,26 @@ class Verdict:
 
 
 def sentence_of(table: str, scope: str, failed: Sequence[Outcome]) -> str:
-    """Say which rules a scope broke, by how much, what happens to its rows, and what to do."""
+    """Say in at most five lines which rules a scope broke and by how much, what becomes of its rows, and what to do.
+
+    The lines of a proposal follow.
+    """
     whole = scope == WHOLE
     of = "" if whole else f" for {visible(scope)}"
     waits = (
-        "Nothing of this batch was written and later input waits behind it"
+        "nothing of this batch was written, and later input waits behind it"
         if whole
-        else "Its rows are held, later ones wait behind them, and everything else flows on"
+        else "its rows are held, later ones wait behind them, and everything else flows on"
+    )
+    lines = [_reasons(failed), *_hints(failed), f"The gate of {table} broke{of}: {waits}."]
+    lines.append(
+        f"Fix the settings or the contract and run again, or accept the rows once, which {_accepting(failed)}: "
+        f"`{way_on(table, scope)}`."
     )
     proposals = dict.fromkeys(outcome.proposal for outcome in failed if outcome.proposal)
-    lines = "".join(f" Look at this guess before you put it into the settings:\n{proposal}" for proposal in proposals)
-    return (
-        f"The gate of {table} broke{of}: {_findings(failed)} {waits}. These rows are in bronze already, where no "
-        f"producer and no new copy of a file can change them: if the settings or the contract are wrong, fix them and "
-        f"run again (`afterlog readmit {table}` takes out of quarantine what passes then); if the rows are, accept "
-        f"them once with `{way_on(table, scope)}` (or all that is held with AFTERLOG_TOLERANCE=1.0 afterlog run), "
-        f"which {_accepting(failed)}.{lines}"
-    )
+    if proposals:
+        lines += ["Look at this guess before you put it into the settings:", *proposals]
+    return "\n".join(lines)
 
 
 def way_on(table: str, scope: str) -> str:
@@ -271,17 +274,18 @@ def _fails(scope: Scope, code: str) -> bool:
     return code in scope.tallies and scope.tallies[code].failing > 0
 
 
-def _findings(failed: Sequence[Outcome]) -> str:
-    if not failed:
-        return "an expectation answered no."
-    # The rows behind row.no_violations also break other rules: the findings of those say where the rows are.
-    is_located = any(outcome.where and outcome.code != OF_THE_ROW for outcome in failed[:MOST_FINDINGS])
-    findings = "; ".join(
-        outcome.told(located=not is_located or outcome.code != OF_THE_ROW) for outcome in failed[:MOST_FINDINGS]
-    )
-    if len(failed) > MOST_FINDINGS:
-        findings += f"; and {len(failed) - MOST_FINDINGS} more"
-    return f"{findings}.{''.join(f' {hint}' for hint in dict.fromkeys(o.hint for o in failed if o.hint))}"
+def _reasons(failed: Sequence[Outcome]) -> str:
+    """Say what failed, worst first, each once: rows that break a rule also break that of the whole row."""
+    told = [outcome for outcome in failed if outcome.code != OF_THE_ROW] or failed
+    if not told:
+        return "An expectation answered no."
+    more = f"; and {counted(len(told) - MOST_FINDINGS, 'more rule')}" if len(told) > MOST_FINDINGS else ""
+    return f"{'; '.join(outcome.told() for outcome in told[:MOST_FINDINGS])}{more}."
+
+
+def _hints(failed: Sequence[Outcome]) -> list[str]:
+    hints = " ".join(dict.fromkeys(outcome.hint for outcome in failed if outcome.hint))
+    return [hints] if hints else []
 
 
 def _accepting(failed: Sequence[Outcome]) -> str:

@@ -61,6 +61,7 @@ def _verbose(is_wanted: bool) -> bool:
 
 
 EVERY_SECONDS = 10.0
+TIMES = "2026-11-21T02:00Z, 14:05, yesterday, 2h: UTC"
 STARTING = "Starting Spark."
 
 WarehouseOption = Annotated[str | None, typer.Option(help="Directory or URI of the warehouse.", show_default=False)]
@@ -109,7 +110,7 @@ def top(
     watch: Annotated[
         float | None, typer.Option(min=0.5, metavar="SECONDS", help="Show it again and again.", show_default=False)
     ] = None,
-    at: Annotated[str | None, typer.Option(help="As of that time (ISO-8601, UTC).", show_default="now")] = None,
+    at: Annotated[str | None, typer.Option(help=f"As of that time ({TIMES}).", show_default="now")] = None,
     format: Annotated[StoryFormat, typer.Option(help="json: one object.")] = "text",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
@@ -133,7 +134,7 @@ def top(
 def incidents(
     open: Annotated[bool, typer.Option("--open", help="Only those that are not resolved.")] = False,
     since: Annotated[
-        str | None, typer.Option(help="Only those with records since that time (ISO-8601, UTC).", show_default=False)
+        str | None, typer.Option(help=f"Only those with records since that time ({TIMES}).", show_default=False)
     ] = None,
     group: Annotated[
         str | None, typer.Option(help="Only those of a consumer group or another owner.", show_default=False)
@@ -141,7 +142,7 @@ def incidents(
     topic: Annotated[
         str | None, typer.Option(help="Only those of a source topic or DLQ topic.", show_default=False)
     ] = None,
-    at: Annotated[str | None, typer.Option(help="As of that time (ISO-8601, UTC).", show_default="now")] = None,
+    at: Annotated[str | None, typer.Option(help=f"As of that time ({TIMES}).", show_default="now")] = None,
     format: Annotated[TableFormat, typer.Option(help="json: one object an incident.")] = "table",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
@@ -165,11 +166,12 @@ def incident(
         ),
     ],
     mute_until: Annotated[
-        str | None, typer.Option(help="Mute it until that time (ISO-8601, UTC).", show_default=False)
+        str | None,
+        typer.Option(help="Mute it until that time (2026-11-21T02:00Z, 14:05, tomorrow, 2h).", show_default=False),
     ] = None,
     resolve: Annotated[bool, typer.Option("--resolve", help="Say that it is over.")] = False,
     note: Annotated[str | None, typer.Option(help="Keep a note on it.", show_default=False)] = None,
-    at: Annotated[str | None, typer.Option(help="As of that time (ISO-8601, UTC).", show_default="now")] = None,
+    at: Annotated[str | None, typer.Option(help=f"As of that time ({TIMES}).", show_default="now")] = None,
     format: Annotated[DrawingFormat, typer.Option(help="How to print it; a drawing shows what it touches.")] = "text",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
@@ -183,7 +185,9 @@ def incident(
                 raise UsageError("--mute-until, --resolve and --note act now and print text: omit --at and --format.")
             _show(stories.acted(tables, wanted, mute_until, resolve, note))
         else:
-            _show(stories.one(tables, wanted, format, at))
+            from pipelines.replay import eligibility
+
+            _show(stories.one(tables, wanted, format, at, lambda name: eligibility.of_incident(tables, name)))
 
 
 def _show(answer: Answer) -> None:
@@ -380,7 +384,7 @@ def describe(
         int | None, typer.Option(help="The last one accepted under that epoch.", show_default=False)
     ] = None,
     at: Annotated[
-        str | None, typer.Option(help="The one accepted at that time (ISO-8601, UTC).", show_default=False)
+        str | None, typer.Option(help=f"The one accepted at that time ({TIMES}).", show_default=False)
     ] = None,
     diff: Annotated[
         tuple[int, int] | None, typer.Option(metavar="N M", help="How revision M differs from N.", show_default=False)
@@ -678,10 +682,12 @@ def doctor(
     """Say what is wrong with this machine, the settings and the warehouse, and how to fix it."""
     from pipelines.alerts import listing
     from pipelines.commands import doctor as diagnosis
+    from pipelines.replay import checks as of_replays
 
-    settings = _settings(warehouse, landing, lands=True, says=False)
+    settings = _settings(warehouse, landing, creates=True, says=False)
     with Warehouse(settings).store.pinned():
-        checks = diagnosis.diagnose(settings, {"alerts": listing.checks(settings)})
+        others = {"alerts": listing.checks(settings), "replay rules": of_replays.checks(settings)}
+        checks = diagnosis.diagnose(settings, others)
     diagnosis.show(checks, as_json=format == "json")
     raise typer.Exit(diagnosis.exit_code(checks))
 
@@ -1022,8 +1028,8 @@ def _settings(
 ) -> Settings:
     """Return the settings under these flags; say which variables have no effect, unless the command does.
 
-    Only a command that ``creates`` can name a warehouse that is not there; the landing directory must be there for it,
-    and for a command of which ``lands`` says that it looks into it.
+    Only a command that ``creates`` one, or looks before, can name a warehouse that is not there; the landing directory
+    must be there for it, and for a command of which ``lands`` says that it looks into it.
     """
     if says:
         for _, remark in oversights.unknown_variables():

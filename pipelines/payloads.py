@@ -22,6 +22,7 @@ from expectations.text import visible
 from pipelines.columns import globs
 from pipelines.errors import UsageError
 from pipelines.settings import SchemaFile, located
+from pipelines.settings.files import bytes_of
 from pipelines.text import hint
 
 if TYPE_CHECKING:
@@ -198,10 +199,7 @@ def _decoder(schema: SchemaFile) -> Decoder:
 
 
 def _file(name: str) -> bytes:
-    try:
-        return located(name).read_bytes()
-    except OSError as error:
-        raise UsageError(f"The schema file {visible(name)} cannot be read: {error.strerror}.") from None
+    return bytes_of(located(name), "file of [[schema]]")
 
 
 @cache

@@ -9,11 +9,13 @@ from datetime import UTC, datetime
 from expectations.text import visible
 from pipelines.alerts import departed
 from pipelines.alerts.messages import headline
-from pipelines.alerts.outbox import Outbox, place, quiet
+from pipelines.alerts.outbox import Outbox, quiet
+from pipelines.commands import known
 from pipelines.commands.doctor import Check
 from pipelines.run.newest import moment
 from pipelines.settings import Settings
 from pipelines.text import iso
+from pipelines.warehouse.alert_log import place
 from pipelines.warehouse.tables import Warehouse
 
 MOST_SHOWN = 30
@@ -92,3 +94,22 @@ def checks(settings: Settings) -> Iterator[Check]:
     if warehouse.opens_tables:
         for one in departed.left_open(Outbox.read(place(warehouse)), settings.alerts, datetime.now(UTC)):
             yield Check("alerts", "warning", one.in_words, one.remedy)
+        for finding, remedy in unmatched(warehouse):
+            yield Check("alerts", "warning", finding, remedy)
+
+
+def unmatched(warehouse: Warehouse) -> Iterator[tuple[str, str]]:
+    """Yield what is to be said of routes for owners and topics that no dead letter and no finding has."""
+    routes = [one for one in warehouse.settings.alerts.route if (one.group, one.topic) != ("*", "*")]
+    there = known.letters(warehouse) if routes else []
+    if not there:
+        return
+    owners, topics = known.owners_and_topics(there)
+    of_findings = known.topics_of_findings(warehouse)
+    for one in routes:
+        fits_finding = one.group == "*" and any(known.matches(one.topic, name) for name in of_findings)
+        if not fits_finding and not known.has(there, one.group, one.topic):
+            is_of_owner = not any(known.matches(one.group, name) for name in owners)
+            wanted = (one.group, owners) if is_of_owner else (one.topic, [*topics, *of_findings])
+            lacks = "no owner" if is_of_owner else "no topic of its owners"
+            yield known.said(f"[[alerts.route]] {one.name}", lacks, *wanted)

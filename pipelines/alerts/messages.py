@@ -30,13 +30,17 @@ def body(alert: Alert, route: Route, cluster: str, front: str | None, now: datet
 def headline(alert: Alert) -> str:
     """Return an alert in a line: its severity and what it is about."""
     if len(alert.news) == 1:
-        one = alert.news[0]
-        words = {"worse": " got worse", "regressed": " came back"}.get(one.kind, "")
-        return f"[{'over' if one.is_over else one.severity}] {one.title}{words}"
+        return _line(alert.news[0])
     counts = Counter("over" if one.is_over else one.severity for one in alert.news)
     parts = [f"{counts[level]} {level}" for level in (*LEVELS, "over") if counts[level]]
     worst = next((level for level in LEVELS if counts[level]), "over")
     return f"[{worst}] {len(alert.news)} alerts at once: {', '.join(parts)}"
+
+
+def _line(one: News) -> str:
+    """Return news in a line; what came back or got worse begins otherwise than what is new."""
+    words = {"worse": "got worse: ", "regressed": "came back: "}.get(one.kind, "")
+    return f"[{'over' if one.is_over else one.severity}] {words}{one.title}"
 
 
 def _json(alert: Alert, route: Route, cluster: str, front: str | None, now: datetime) -> dict[str, Any]:
@@ -63,7 +67,7 @@ def _slack(alert: Alert, route: Route, cluster: str, front: str | None, now: dat
     ]
     for one in alert.news[:MOST_LISTED]:
         link = f" <{one.page}|Open it>" if one.page else ""
-        named = "" if len(alert.news) == 1 else f"[{_escaped(one.severity)}] {_escaped(_cut(one.title, 300))}: "
+        named = "" if len(alert.news) == 1 else f"{_escaped(_cut(_line(one), 330))}: "
         text = _cut(f"{named}{_escaped(_cut(one.text, 1_000))}", MOST_OF_TEXT - len(link))
         blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": text + link, "verbatim": True}})
     if len(alert.news) > MOST_LISTED:
@@ -87,7 +91,7 @@ def _pagerduty(alert: Alert, route: Route, cluster: str, front: str | None, key:
     details: dict[str, Any] = {"text": one.text, "alert_id": alert.id, "owner": route.owner, **one.about}
     if is_storm:
         details = {
-            "alerts": [f"[{each.severity}] {each.title}" for each in alert.news[:MOST_LISTED]],
+            "alerts": [_line(each) for each in alert.news[:MOST_LISTED]],
             "alert_count": len(alert.news),
             "alert_id": alert.id,
             "owner": route.owner,

@@ -12,7 +12,8 @@ from typing import Any
 from expectations.owners import owner_of
 from expectations.rules import counted
 from expectations.text import visible
-from pipelines.commands.incidents import INCIDENTS, Incident, Incidents, findings_of
+from pipelines.commands.findings import findings_of, told_of
+from pipelines.commands.incidents import INCIDENTS, Incident, Incidents
 from pipelines.incidents import ids
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED
@@ -31,7 +32,7 @@ BREADTH = {"KEY_LOCAL": 1, "PRODUCER_LOCAL": 1, "PARTITION_LOCAL": 2, "SYSTEMIC"
 TOLD = (
     *("incident_id", "fingerprint", "consumer_group", "original_topic", "dlq_topics", "disposition", "verdict"),
     *("sentence", "severity", "severity_reasons", "state", "first_at", "last_at", "record_count"),
-    *("source_record_count", "replayable_count", "without_payload_count", "records_an_hour", "predecessor_id"),
+    *("source_record_count", "without_payload_count", "records_an_hour", "predecessor_id"),
 )
 """What an alert says of an incident: no text of an error, key, value or header."""
 
@@ -131,7 +132,7 @@ def snapshot(warehouse: Warehouse, now: datetime) -> Snapshot:
         found = Incidents(warehouse, now)
         seen, merged = [_of_incident(warehouse, one, now) for one in found.known], found.merged
     feeds = [one for one in newest.of_feeds(warehouse, now) if one.used]
-    findings = findings_of(warehouse, [(one, newest.silence(warehouse, one)) for one in feeds])
+    findings = findings_of(warehouse, [(one, newest.silence(warehouse, one)) for one in feeds], now)
     return Snapshot(seen, [_of_finding(warehouse, one, now) for one in findings], merged)
 
 
@@ -225,8 +226,8 @@ def _merged(told: dict[str, dict[str, Any]], into: Mapping[str, str]) -> dict[st
 
 def _ended(news: News, now: datetime) -> News:
     is_finding = news.kind in ("finding", "finding_over")
-    kind, words = ("finding_over", "is over") if is_finding else ("resolved", "is resolved")
-    title = news.title if news.is_over else f"{news.title} {words}"
+    kind, words = ("finding_over", ": over") if is_finding else ("resolved", " is resolved")
+    title = news.title if news.is_over else f"{news.title}{words}"
     return replace(news, kind=kind, title=title, at=iso(now))
 
 
@@ -236,7 +237,9 @@ def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
     verdict = row["verdict"].replace("_", " ").lower()
     since = f"{row['first_at']:%Y-%m-%d %H:%M} UTC"
     records = f"{counted(row['record_count'], 'record')} since {since}, {amount(one.rate)} an hour."
-    text = " ".join((visible(row["sentence"]), records, *one.escalated[-1:]))
+    before = f"It came back: {row['predecessor_id']} was the same error before."
+    came_back = (before,) if one.state.name == REGRESSED and row["predecessor_id"] else ()
+    text = " ".join((visible(row["sentence"]), *came_back, records, *one.escalated[-1:]))
     news = News(
         "regressed" if one.state.name == REGRESSED else "opened",
         row["incident_id"],
@@ -264,11 +267,12 @@ def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
 
 def _of_finding(warehouse: Warehouse, row: Mapping[str, Any], now: datetime) -> Seen:
     key = json.dumps([row["kind"], row.get("topic"), row.get("name")])
-    about = " ".join(visible(row[name]) for name in ("topic", "name") if row.get(name))
     digest = hashlib.sha256(f"{warehouse.cluster}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
-    title = f"{row['kind'].replace('_', ' ').lower()}{f' {about}' if about else ''}"
+    title = told_of(row)
     text = f"{visible(row['evidence'])}. Next: {visible(row['remedy'])}"
-    facts = {name: _plain(row.get(name)) for name in ("kind", "topic", "name", "evidence", "remedy", "amount")}
+    facts = {
+        name: _plain(row.get(name)) for name in ("kind", "topic", "name", "subject", "evidence", "remedy", "amount")
+    }
     page = warehouse.settings.report.address_of("index.html")
     topic = row.get("topic")
     news = News("finding", key, row["severity"], title, text, digest, iso(now), None, topic, None, page, facts)

@@ -7,9 +7,7 @@ an alert repeats, with the same id, only if the process dies between the receive
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -23,12 +21,11 @@ from pipelines.errors import EnvironmentLacking
 from pipelines.incidents.ids import standing
 from pipelines.incidents.severity import LEVELS
 from pipelines.settings.alerts import Route
-from pipelines.stores import places
 from pipelines.stores.base import Store
 from pipelines.text import iso
-from pipelines.warehouse.tables import Warehouse
+from pipelines.warehouse.alert_log import FILE
 
-DIRECTORY, FILE, LOCK, ASKED = "_alerts", "outbox.json", ".lock", ".asked"
+LOCK, ASKED = ".lock", ".asked"
 VERSION = 1
 MOST_LOGGED = 500
 REMEMBERED = timedelta(days=30)
@@ -446,21 +443,6 @@ class Outbox:
                 "opening_count": sum(not one.is_over for one in alert.news),
             }
         )
-
-
-def place(warehouse: Warehouse) -> Store:
-    """Return the place of the outbox of a warehouse's cluster; a warehouse can hold several clusters.
-
-    Raises UsageError: only Spark opens the warehouse.
-    """
-    warehouse.refuse_spark_only("alerts are sent")
-    name = warehouse.cluster
-    if not re.fullmatch(
-        r"[a-z0-9][a-z0-9_]{0,63}", name
-    ):  # others could be no file's name, or one that differs in case
-        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        name = f"{re.sub(r'[^a-z0-9_]+', '-', name.lower())[:40]}-{digest}"
-    return places.of(f"{warehouse.root}/{DIRECTORY}/{name}")
 
 
 def sole_sender(place: Store) -> contextlib.AbstractContextManager[bool]:

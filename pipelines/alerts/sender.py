@@ -12,10 +12,11 @@ from typing import Any
 from pipelines.alerts import delivery, departed, messages
 from pipelines.alerts.delivery import Outcome
 from pipelines.alerts.news import Snapshot, changes, snapshot
-from pipelines.alerts.outbox import LONGEST_RETRY, Alert, Outbox, ask, heed, is_asked, place, sole_sender
+from pipelines.alerts.outbox import LONGEST_RETRY, Alert, Outbox, ask, heed, is_asked, sole_sender
 from pipelines.errors import readable
 from pipelines.settings import Settings
 from pipelines.settings.alerts import Route
+from pipelines.warehouse.alert_log import place
 from pipelines.warehouse.tables import Warehouse
 
 BUDGET_SECONDS = 20.0  # of a call, after which what waits waits for the next one

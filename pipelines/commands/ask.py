@@ -122,15 +122,5 @@ def rows_without_jvm(warehouse: Warehouse, text: str, values: Mapping[str, query
         if name != "now" and type(values[name]) is not PARAMETERS.get(name):
             raise translate.Untranslatable(f"the type of :{name}")
     tables = query.statement_tables(text).intersection(query.TABLES)
-    given = {}
-    if query.FRESHNESS in tables:
-        from pipelines.run import freshness
-
-        entries = freshness.freshness(warehouse)
-        names = [column.name for column in freshness.FRESHNESS.columns]
-        given[query.FRESHNESS] = (
-            freshness.FRESHNESS,
-            [[getattr(entry, name) for name in names] for entry in entries],
-        )
-    fetched = sessions.answer(warehouse, text, values, tables, given)
+    fetched = sessions.answer(warehouse, text, values, tables, query.present(warehouse, tables))
     return printed.FetchedRows(fetched.names, fetched.types, fetched.rows)

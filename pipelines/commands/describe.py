@@ -13,6 +13,7 @@ from typing import Any
 
 from expectations.text import visible
 from pipelines.errors import UsageError
+from pipelines.moments import moment_of
 from pipelines.text import hint
 from pipelines.topology import diff as topology_diff
 from pipelines.topology import drawing
@@ -84,7 +85,7 @@ def answer(
         raise UsageError("Give one of --revision, --epoch, --at and --diff.")
     if diff is not None and form not in ("text", "json"):
         raise UsageError(f"--diff is printed as text or json, not as {form}.")
-    moment = None if at is None else _moment(at)
+    moment = None if at is None else moment_of(at, "--at", datetime.now(UTC))
     try:
         if diff is not None:
             return _difference(warehouse, group, diff, form)
@@ -292,15 +293,6 @@ def _topology(described: _Described) -> Topology:
         return Topology.parsed(described.description)
     except NoTopology as error:
         raise _NothingToShow(f"What has landed cannot be shown: {error}", revision=described.revision) from None
-
-
-def _moment(text: str) -> datetime:
-    """Read an ISO-8601 time, in UTC unless it names a zone; a date stands for its first moment."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"--at {text!r} is no time: write it like 2026-11-21T02:00:00Z or 2026-11-21.") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _time(moment: datetime) -> str:

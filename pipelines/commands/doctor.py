@@ -12,6 +12,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from types import MappingProxyType
@@ -30,7 +31,7 @@ from pipelines.columns import unknown_headers
 from pipelines.columns.profiles import profiles_of
 from pipelines.columns.proposals import Proposal, proposals, read_by
 from pipelines.columns.writers import Letter
-from pipelines.commands import display, oversights
+from pipelines.commands import display, findings, known, oversights
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.jvm import jars, java
 from pipelines.jvm.properties import defaults, for_s3
@@ -54,7 +55,6 @@ from pipelines.warehouse.tables import Warehouse
 State = Literal["ok", "warning", "error"]
 
 LEDGER, POLICIES = "gold.message_ledger", "silver.topic_policies"
-MISTAKES = "gold.dlq_misconfigurations"
 SPARE_BYTES = 2 << 30
 LEAST_BYTES = 200 << 20
 MOST_HELD = 10
@@ -122,6 +122,7 @@ def diagnose(settings: Settings, others: Mapping[str, Iterator[Check]] = Mapping
         ("tables", _tables(on_disk)),
         ("header profiles", _header_profiles(on_disk)),
         ("writers", _writers(on_disk)),
+        ("settings that match nothing", _unmatched(on_disk)),
         ("quarantine", _quarantines(on_disk)),
         ("damaged files", _damaged_files(on_disk)),
         ("cleanup policies", _policies(on_disk)),
@@ -130,9 +131,9 @@ def diagnose(settings: Settings, others: Mapping[str, Iterator[Check]] = Mapping
         ("gaps", _gaps(on_disk)),
         ("Airflow", _airflow(on_disk)),
     )
-    for name, findings in (*examinations, *others.items()):
+    for name, found in (*examinations, *others.items()):
         try:
-            checks += findings
+            checks += found
         except AfterlogError as error:
             checks.append(_environment_error(name, str(error)))
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:  # a damaged state file
@@ -180,7 +181,8 @@ def show(checks: Sequence[Check], as_json: bool = False) -> None:
         return
     rows = []
     for check in sorted(checks, key=lambda check: _ORDER.index(check.state)):
-        rows.append([visible(check.name), check.state, visible(check.finding)])
+        first, *more = map(visible, check.finding.split("\n"))
+        rows += [[visible(check.name), check.state, first], *(["", "", line] for line in more)]
         if check.remedy:
             rows.append(["", "", visible(check.remedy)])
     display.table(["check", "state", "finding"], rows, 3, _COLOURS, coloured=1)
@@ -643,6 +645,12 @@ def _stated(warehouse: Warehouse, stage: Stage) -> bool:
     return warehouse.store.has(f"{STATE}/{stage.table}.json")
 
 
+def _unmatched(warehouse: Warehouse) -> Iterator[Check]:
+    """Name patterns of the settings that match nothing that landed."""
+    for finding, remedy in known.unmatched(warehouse):
+        yield Check("settings", "warning", finding, remedy)
+
+
 def _quarantines(warehouse: Warehouse) -> Iterator[Check]:
     """Count what is in quarantine, by rule and by source."""
     for stage in stages_of_type(Split):
@@ -789,18 +797,18 @@ def _absent(messages: int) -> str:
 
 def _mistakes(warehouse: Warehouse) -> Iterator[Check]:
     """Tell how many groups would lose dead letters, or write useless ones, with the settings as they are."""
-    if not _was_written(warehouse, MISTAKES):
+    if not _was_written(warehouse, findings.MISTAKES):
         return
     try:
-        rows = jvmless.rows(warehouse, MISTAKES, {"cluster": warehouse.cluster}, ["kind", "severity"])
+        mistakes = findings.mistakes_of(warehouse, datetime.now(UTC))
     except Exception:  # the table cannot be read, which ``_tables`` reports
         return
-    if urgent := Counter(row["kind"] for row in rows if row["severity"] in ("critical", "high")):
+    if kinds := Counter(one["kind"] for one in findings.urgent(mistakes)):
         yield Check(
             "dead-letter settings",
             "warning",
-            f"{counted(urgent.total(), 'mistake')} in the settings of groups and topics would lose dead letters or "
-            f"payloads: {_most(urgent)}.",
+            f"{counted(kinds.total(), 'mistake')} in the settings of groups and topics would lose dead letters "
+            f"or payloads: {_most(kinds)}.",
             "`afterlog top` shows each with the command that repairs it; `afterlog collect` asks the cluster again.",
         )
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from expectations.owners import OWNER, key_of, named, owner_of
 from expectations.quality import INCIDENT_ACTIONS
@@ -17,6 +17,7 @@ from expectations.text import visible
 from pipelines.catalog import CATALOG
 from pipelines.collect.state import asked_at
 from pipelines.commands.describe import Answer
+from pipelines.commands.findings import amount_of, findings_of, is_mistake, mistakes_of, urgent
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
@@ -33,8 +34,9 @@ from pipelines.incidents.verdict import (
     percent,
     sources_of,
 )
+from pipelines.moments import moment_of
 from pipelines.run import newest
-from pipelines.run.newest import Newest, Silence, lasting, moment
+from pipelines.run.newest import Newest, lasting, moment
 from pipelines.settings.runs import Report
 from pipelines.steps import held, scopes
 from pipelines.text import amount, iso
@@ -42,8 +44,7 @@ from pipelines.warehouse import actions, jvmless, progress
 from pipelines.warehouse.actions import Action
 from pipelines.warehouse.tables import Warehouse
 
-INCIDENTS, SUSPECTS, FINDINGS = "gold.dlq_incidents", "gold.incident_suspects", "gold.trust_findings"
-MISTAKES = "gold.dlq_misconfigurations"
+INCIDENTS, SUSPECTS = "gold.dlq_incidents", "gold.incident_suspects"
 SUMMARY, RECORDS = "gold.dlq_summary", "silver.dlq_records"
 INFERRED = "silver.inferred_dead_letters"
 NODES, REVISIONS, CURRENT = "silver.topology_nodes", "gold.topology_revisions", "gold.topology_current"
@@ -64,7 +65,19 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 MOST_WEEKS = 8  # of which the usual rate is the mean
-UNSHOWN = ("attribute_value",)  # a hash of a value, which tells nothing
+# A hash of a value, which tells nothing; and a count of what may be replayed, of which a plan refuses a part.
+UNSHOWN = ("attribute_value", "replayable_count")
+
+
+class Replays(Protocol):
+    """What a plan would replay of an incident, and what was replayed of it before."""
+
+    @property
+    def in_words(self) -> list[str]:
+        """It in sentences."""
+
+    def as_json(self) -> dict[str, Any]:
+        """It as plain values."""
 
 
 @dataclass(frozen=True)
@@ -317,20 +330,10 @@ class Incidents:
         return names[end]
 
 
-def _moment(text: str | None, name: str) -> datetime | None:
-    """Read a time, as one of UTC."""
-    if text is None:
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        raise UsageError(f"--{name} {visible(text[:40])} is no time: write it like 2026-11-21T02:00:00Z.") from None
-
-
 def now_of(text: str | None) -> datetime:
     """Return the moment that ``--at`` names, now by default."""
-    return _moment(text, "at") or datetime.now(UTC)
+    now = datetime.now(UTC)
+    return now if text is None else moment_of(text, "--at", now)
 
 
 def listed(
@@ -349,7 +352,7 @@ def listed(
     Raises UsageError: a time cannot be read, or the table does not exist.
     """
     found = Incidents(warehouse, now_of(at))
-    begin = _moment(since, "since")
+    begin = None if since is None else moment_of(since, "--since", found.now)
     chosen = [
         one
         for one in found.known
@@ -394,10 +397,8 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
     found = Incidents(warehouse, now)
     opened = [one for one in found.known if one.state.is_open]
     feeds = [one for one in newest.of_feeds(warehouse, now) if one.used]
-    findings = findings_of(warehouse, [(one, newest.silence(warehouse, one)) for one in feeds])
-    findings = [one for one in findings if one["since"] is None or one["since"] <= now]
-    mistakes = mistakes_of(warehouse, now)
-    sentence = front(opened, [*findings, *mistakes], feeds, now)
+    findings = findings_of(warehouse, [(one, newest.silence(warehouse, one)) for one in feeds], now)
+    sentence = front(opened, findings, feeds, now)
     if form == "json":
         return Answer(
             _json(
@@ -406,7 +407,7 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
                     "now": now,
                     "incidents": [one.as_json(warehouse.settings.report) for one in opened],
                     "findings": findings,
-                    "misconfigurations": mistakes,
+                    "misconfigurations": mistakes_of(warehouse, now),
                     "feeds": [{"feed": one.feed, "newest_at": one.at, "sentence": one.in_words} for one in feeds],
                 }
             )
@@ -416,20 +417,31 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
         lines += ["", "Open incidents", *_lines(opened, now, MOST_SHOWN)]
         touched = _touched(warehouse, opened)
         lines += [f"           topics {', '.join(touched)}"] if touched else []
-    if findings:
-        lines += ["", "Findings"]
-        for one in findings[:MOST_SHOWN]:
-            about = " ".join(visible(one[name]) for name in ("topic", "name") if one.get(name))
-            lines.append(f"  {one['severity']:<8}  {one['kind']:<22}  {about}: {visible(one['evidence'])}")
-            lines.append(f"            `{one['remedy']}`")
-        if len(findings) > MOST_SHOWN:
-            lines.append(f"  and {len(findings) - MOST_SHOWN:,} more in {FINDINGS}")
+    others = [one for one in findings if not is_mistake(one)]
+    mistakes = [one for one in findings if is_mistake(one)]
+    if others:
+        below = f"; {len(mistakes):,} of them, of settings, stand below" if mistakes else ""
+        head = f"Findings: {len(findings):,}, of which {len(urgent(findings)):,} are urgent{below}"
+        lines += ["", head, *_of_findings(others)]
     if mistakes:
-        lines += ["", "Settings that lose dead letters or make them useless", *_of_mistakes(warehouse, mistakes, now)]
+        lines += ["", "Settings that lose dead letters or make them useless", *_of_findings(mistakes)]
+        asked = asked_at(warehouse.settings) or max(one["last_at"] for one in mistakes)
+        lines.append(f"  as the cluster said {lasting(now - asked)} ago; `afterlog collect` asks again")
     lines += ["", "Feeds", *(f"  {one.feed}: {one.in_words}" for one in feeds)]
     if opened:
         lines += ["", f"Next: afterlog incident {opened[0].row['incident_id']}"]
     return Answer("\n".join(lines), exit_code=0)
+
+
+def _of_findings(findings: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = []
+    for one in findings[:MOST_SHOWN]:
+        subject, evidence = visible(one["subject"]), visible(one["evidence"])
+        lines.append(f"  {one['severity']:<8}  {one['kind']:<22}  {subject}: {evidence}")
+        lines.append(f"            `{visible(one['remedy'])}`")
+    if len(findings) > MOST_SHOWN:
+        lines.append(f"  and {len(findings) - MOST_SHOWN:,} more: `afterlog top --format json`")
+    return lines
 
 
 def newest_at(feeds: Iterable[Newest]) -> datetime | None:
@@ -455,95 +467,34 @@ def front(
     elif at:
         data = f"data {lasting(now - at)} old (newest dead letter {clock(at, now)})"
     loud = [one for one in opened if one.state.muted_until is None]
-    urgent = [one for one in findings if one["severity"] in ("critical", "high")]
-    lost = sum(one["amount"] for one in findings if one["kind"] == "LOST_MESSAGES")
+    cannot_wait = urgent(findings)
+    lost = amount_of(findings, "LOST_MESSAGES")
     parts = [f"{counted(len(loud), 'incident')} open"]
     if muted := len(opened) - len(loud):
         parts.append(f"{muted:,} muted")
     if lost:
         parts.append(f"{counted(lost, 'message')} lost")
-    if urgent:
-        parts.append(f"{counted(len(urgent), 'urgent finding')}")
-    if not loud and not urgent:
+    if cannot_wait:
+        parts.append(f"{counted(len(cannot_wait), 'urgent finding')}")
+    if not loud and not cannot_wait:
         return f"Nothing is wrong as far as the data tells: {', '.join(parts)}; {data}."
     return f"{', '.join(parts)}; {data}."
-
-
-def mistakes_of(warehouse: Warehouse, now: datetime) -> list[dict[str, Any]]:
-    """Return the mistakes in settings that dead letters depend on, made before ``now``, the most severe first."""
-    if not warehouse.exists(MISTAKES):
-        return []
-    rows = jvmless.rows(warehouse, MISTAKES, {"cluster": warehouse.cluster})
-    found = [{name: value for name, value in row.items() if name != "cluster"} for row in rows if row["since"] <= now]
-    return sorted(found, key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["group_id"]))
-
-
-def _of_mistakes(warehouse: Warehouse, mistakes: Sequence[Mapping[str, Any]], now: datetime) -> list[str]:
-    """Return lines about mistakes in settings, and how long ago the cluster was asked."""
-    lines = []
-    for one in mistakes[:MOST_SHOWN]:
-        about = f"{visible(one['group_id'])} to {visible(one['dlq_topic'])}"
-        lines.append(f"  {one['severity']:<8}  {one['kind']:<22}  {about}: {visible(one['evidence'])}")
-        lines.append(f"            `{visible(one['remedy'])}`")
-    if len(mistakes) > MOST_SHOWN:
-        lines.append(f"  and {len(mistakes) - MOST_SHOWN:,} more in {MISTAKES}")
-    asked = asked_at(warehouse.settings) or max(one["last_seen_at"] for one in mistakes)
-    lines.append(f"  as the cluster said {lasting(now - asked)} ago; `afterlog collect` asks again")
-    return lines
-
-
-def findings_of(warehouse: Warehouse, feeds: Iterable[tuple[Newest, Silence | None]]) -> list[dict[str, Any]]:
-    """Return the findings about trust, the most severe first; held scopes and silent ``feeds`` are as of now."""
-    found: list[dict[str, Any]] = []
-    if warehouse.exists(FINDINGS):
-        found = [
-            {name: value for name, value in row.items() if name != "cluster"}
-            for row in jvmless.rows(warehouse, FINDINGS, {"cluster": warehouse.cluster})
-        ]
-    for stage in CATALOG:
-        known = progress.load(warehouse, stage.table)
-        own = held.told_to_cluster(warehouse, stage.table, known).held if known else {}
-        for scope, kept in own.items():
-            found.append(
-                {
-                    "kind": "HELD",
-                    "topic": scopes.within(warehouse.cluster, scope),
-                    "name": stage.table,
-                    "severity": "high",
-                    "since": datetime.fromisoformat(kept.since).astimezone(UTC),
-                    "last_at": None,
-                    "amount": kept.rows,
-                    "evidence": f"{counted(kept.rows, 'row')} {'waits' if kept.rows == 1 else 'wait'}, "
-                    f"as the topic breaks the contract of {stage.table}",
-                    "remedy": "afterlog doctor",
-                }
-            )
-    for feed, silence in feeds:
-        if silence is not None:
-            found.append(
-                {
-                    "kind": "SILENT_FEED",
-                    "topic": None,
-                    "name": feed.feed,
-                    "severity": "high",
-                    "since": feed.at,
-                    "last_at": feed.at,
-                    "amount": 1,
-                    "evidence": f"nothing landed for longer than usual: {feed.in_words}",
-                    "remedy": "afterlog doctor",
-                }
-            )
-    return sorted(
-        found, key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["topic"] or "", one["name"] or "")
-    )
 
 
 def _touched(warehouse: Warehouse, opened: Sequence[Incident]) -> list[str]:
     return sorted({visible(one.row["original_topic"]) for one in opened if one.row["original_topic"]})[:MOST_SHOWN]
 
 
-def one(warehouse: Warehouse, wanted: str, form: str = "text", at: str | None = None) -> Answer:
+def one(
+    warehouse: Warehouse,
+    wanted: str,
+    form: str = "text",
+    at: str | None = None,
+    replays: Callable[[str], Replays] | None = None,
+) -> Answer:
     """Tell all about one incident; ``mermaid`` and ``svg`` draw what it touches.
+
+    ``replays`` tells of a plan of it, always as of now; without it nothing is said of that.
 
     Raises UsageError: the id names no incident, or several; or a table does not exist.
     """
@@ -563,9 +514,13 @@ def one(warehouse: Warehouse, wanted: str, form: str = "text", at: str | None = 
             "suspects": [{k: v for k, v in row.items() if k not in ("cluster", "incident_id")} for row in suspects],
             "samples": _samples(warehouse, incident.row),
             "blast_radius": blast.as_json() if blast else None,
+            "replay": replays(name).as_json() if replays is not None else None,
         }
         return Answer(_json(told))
-    return Answer("\n".join(_story(found, incident, suspects, blast)))
+    replay = replays(name).in_words if replays is not None else []
+    if replay and at is not None:
+        replay = ["As known now:", *replay]
+    return Answer("\n".join(_story(found, incident, suspects, blast, replay)))
 
 
 def _rows(warehouse: Warehouse, table: str, equal: Mapping[str, str | int]) -> list[dict[str, Any]]:
@@ -633,18 +588,18 @@ def evidence(found: Incidents, incident: Incident) -> list[str]:
         if kind == "client":  # acknowledgements tell it
             has = f"{at_least(share).capitalize()} of the source records were produced by client"
         lines.append(f"{has} {name}".rstrip() + ".")
-    payload = row["without_payload_count"]
-    return [
-        *lines,
-        row["would_change"],
-        f"Severity {row['severity']}: {visible('; '.join(row['severity_reasons']))}.",
-        f"{counted(row['replayable_count'], 'record')} could be replayed"
-        + (f"; {counted(payload, 'record')} without payload." if payload else "."),
-    ]
+    lines += [row["would_change"], f"Severity {row['severity']}: {visible('; '.join(row['severity_reasons']))}."]
+    if payload := row["without_payload_count"]:
+        lines.append(f"{counted(payload, 'record')} {'has' if payload == 1 else 'have'} no payload.")
+    return lines
 
 
 def _story(
-    found: Incidents, incident: Incident, suspects: Sequence[Mapping[str, Any]], blast: Blast | None
+    found: Incidents,
+    incident: Incident,
+    suspects: Sequence[Mapping[str, Any]],
+    blast: Blast | None,
+    replay: Sequence[str],
 ) -> list[str]:
     row, state, now = incident.row, incident.state, found.now
     lines = [
@@ -675,6 +630,8 @@ def _story(
         lines.append("  none: nothing that landed changed in the day before, and the records share nothing unusual")
     if blast is not None:
         lines += ["", "Blast radius", *(f"  {line}" for line in blast.as_lines())]
+    if replay:
+        lines += ["", "Replay", *(f"  {visible(line)}" for line in replay)]
     lines += ["", "Next"]
     for one in samples:
         letter = f"{one['dlq_topic']}:{one['dlq_partition']}:{one['dlq_offset']}"
@@ -776,8 +733,8 @@ def acted(
     row = Incidents(warehouse, now).of(wanted).row
     name, said = row["incident_id"], []
     if mute_until is not None:
-        until = _moment(mute_until, "mute-until")
-        if until is None or until <= now:
+        until = moment_of(mute_until, "--mute-until", now, ahead=True)
+        if until <= now:
             raise UsageError(f"--mute-until {visible(mute_until[:40])} is not in the future.")
         actions.act(warehouse, name, actions.MUTE, until, note)
         said.append(f"{name} is muted until {moment(until)}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import reduce
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from expectations import literals
+from expectations.contract import Contract
 from expectations.quality import QUALITY
 from expectations.replays import TABLES as REPLAYS
 from expectations.rules import counted
@@ -23,11 +24,13 @@ from pipelines.commands import rows as printed
 from pipelines.commands import tabular
 from pipelines.engines.duckdb import translate
 from pipelines.errors import EnvironmentLacking, UsageError, readable
+from pipelines.moments import moment_of
 from pipelines.run import newest
 from pipelines.settings import ROOT
 from pipelines.stage import Land, Stage
 from pipelines.steps.held import contract_of_held, own, rows_held
 from pipelines.text import hint
+from pipelines.warehouse.alert_log import ALERTS, alerts
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -39,11 +42,13 @@ Parameter = str | int | bool | Decimal | date | datetime
 
 LAYERS = ("bronze", "silver", "gold", "quarantine", "held", "quality")
 FRESHNESS = "quality.freshness"
+PRESENT = (FRESHNESS, ALERTS.table)
+"""Tables that no file holds: their rows are made when somebody asks."""
 TABLES = (
     *(table for stage in CATALOG for table in (stage.table, stage.quarantine) if table),
     *(contract.table for contract in map(contract_of_held, CATALOG) if contract),
     *(contract.table for contract in QUALITY),
-    FRESHNESS,
+    *PRESENT,
 )
 QUESTIONS = ROOT / "sql" / "questions"
 SHOWN_FIELDS, FIELDS = "spark.sql.debug.maxToStringFields", "25"  # in plans of EXPLAIN; conf/ sets none
@@ -214,26 +219,21 @@ def parameters_of(given: Sequence[str], text: str | None = None) -> dict[str, Pa
     question. Every statement takes ``now``.
 
     The types are whole numbers, decimals, true and false, dates, and timestamps with ``T`` (UTC unless they name a
-    zone). Everything else is text, and so is a value in single quotes.
+    zone). Everything else is text, and so is a value in single quotes. ``now`` can also be relative, such as ``2h``.
 
-    Raises UsageError: an argument is not ``name=value``, the text does not take it, or ``now`` is neither a timestamp
-    nor a date.
+    Raises UsageError: an argument is not ``name=value``, the text does not take it, or ``now`` is no time.
     """
-    values: dict[str, Parameter] = {"now": datetime.now(UTC)}
+    present = datetime.now(UTC)
+    values: dict[str, Parameter] = {"now": present}
     for argument in given:
         name, equals, value = argument.partition("=")
         if not equals or not name.isidentifier():
             raise UsageError(f"--param {argument!r} cannot be used: write --param NAME=VALUE.")
-        values[name] = _typed(value)
+        values[name] = moment_of(value, "--param now", present) if name == "now" else _typed(value)
     taken = _taken(text) if text is not None and given else set()
     if taken and (unknown := next((name for name in values if name not in taken), None)):
         names = ", ".join(f":{name}" for name in sorted(taken))
         raise UsageError(f"There is no parameter :{visible(unknown)} in it; it takes {names}.{hint(unknown, taken)}")
-    now = values["now"]
-    if not isinstance(now, date):
-        raise UsageError(f"--param now={now} is no timestamp: write it like now=2026-11-21T02:00:00Z.")
-    if not isinstance(now, datetime):
-        values["now"] = datetime(now.year, now.month, now.day, tzinfo=UTC)
     return values
 
 
@@ -372,7 +372,7 @@ def rows_of(warehouse: Warehouse, text: str, values: Mapping[str, Parameter]) ->
     try:
         plan = _read_only(warehouse.spark, text)
         if str(plan.getClass().getSimpleName()).startswith("Show"):
-            present = {table for table in (*TABLES, *REPLAYS) if table == FRESHNESS or warehouse.exists(table)}
+            present = {table for table in (*TABLES, *REPLAYS) if table in PRESENT or warehouse.exists(table)}
             _register(warehouse, present)
             if pattern := _shows_all_tables(plan):
                 return _all_tables(warehouse.spark, pattern)
@@ -431,25 +431,35 @@ def _register(warehouse: Warehouse, named: set[str]) -> None:
     Raises UsageError: a table of the pipeline does not exist; the message of ``register`` says what to do.
     """
     tables = {table for table in named if _TABLE.fullmatch(table)}
+    for contract, entries in present(warehouse, tables).values():
+        _register_present(warehouse, contract, entries)
+    there = {table for table in tables.difference(PRESENT) if table in TABLES or warehouse.exists(table)}
+    warehouse.register(there)
+
+
+def present(warehouse: Warehouse, tables: Collection[str]) -> dict[str, tuple[Contract, list[list[Any]]]]:
+    """Return those of the tables that no file holds, with their contracts and rows; times are text."""
+    found: dict[str, tuple[Contract, list[list[Any]]]] = {}
     if FRESHNESS in tables:
-        _register_freshness(warehouse)
-    present = {table for table in tables - {FRESHNESS} if table in TABLES or warehouse.exists(table)}
-    warehouse.register(present)
+        from pipelines.run import freshness
+
+        names = [column.name for column in freshness.FRESHNESS.columns]
+        entries = [[getattr(entry, name) for name in names] for entry in freshness.freshness(warehouse)]
+        found[FRESHNESS] = freshness.FRESHNESS, entries
+    if ALERTS.table in tables:
+        found[ALERTS.table] = ALERTS, [[row[column.name] for column in ALERTS.columns] for row in alerts(warehouse)]
+    return found
 
 
-def _register_freshness(warehouse: Warehouse) -> None:
-    """Write the present freshness to a table of the session's own catalog."""
+def _register_present(warehouse: Warehouse, contract: Contract, entries: Sequence[Sequence[Any]]) -> None:
+    """Write the rows of a table that no file holds to a table of the session's own catalog."""
     from pyspark.sql import functions as F
 
-    from pipelines.run.freshness import FRESHNESS as CONTRACT
-    from pipelines.run.freshness import freshness
-
-    schema = ", ".join(f"`{c.name}` {'string' if c.type == 'timestamp' else c.type}" for c in CONTRACT.columns)
-    entries = [tuple(getattr(entry, column.name) for column in CONTRACT.columns) for entry in freshness(warehouse)]
-    rows = warehouse.spark.createDataFrame(entries, schema).coalesce(1)
-    typed = [F.col(column.name).cast(column.type) for column in CONTRACT.columns]
+    schema = ", ".join(f"`{c.name}` {'string' if c.type == 'timestamp' else c.type}" for c in contract.columns)
+    rows = warehouse.spark.createDataFrame([tuple(entry) for entry in entries], schema).coalesce(1)
+    typed = [F.col(column.name).cast(column.type) for column in contract.columns]
     warehouse.spark.sql("CREATE DATABASE IF NOT EXISTS quality")
-    rows.select(typed).write.format("parquet").mode("overwrite").saveAsTable(FRESHNESS)
+    rows.select(typed).write.format("parquet").mode("overwrite").saveAsTable(contract.table)
 
 
 def _sentence(error: PySparkException) -> str:

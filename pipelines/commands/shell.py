@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 from pipelines.commands import query
 from pipelines.errors import AfterlogError, UsageError, readable
 from pipelines.run import interrupt
+from pipelines.warehouse.alert_log import ALERTS
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -272,6 +273,6 @@ def columns() -> Mapping[str, tuple[str, ...]]:
     """Return the columns of each table, as its contract names them."""
     from pipelines.run import freshness, runner
 
-    contracts = (*runner.contracts(), freshness.FRESHNESS)
+    contracts = (*runner.contracts(), freshness.FRESHNESS, ALERTS)
     named = {contract.table: tuple(column.name for column in contract.stored) for contract in contracts}
     return {table: named[table] for table in query.TABLES if table in named}

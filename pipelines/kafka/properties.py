@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pipelines.errors import UsageError
 from pipelines.settings import Kafka, located
+from pipelines.settings.files import text_of
 
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -60,7 +61,7 @@ def login(mechanism: str, username: str, password: str) -> str:
 
 def _password(kafka: Kafka) -> str | None:
     if kafka.password_file is not None:
-        return _text_of(kafka.password_file, "password_file").rstrip("\r\n")
+        return text_of(located(kafka.password_file), "password_file of [kafka]").rstrip("\r\n")
     return kafka.password.get_secret_value() if kafka.password is not None else None
 
 
@@ -74,12 +75,12 @@ def _quoted(text: str) -> str:
 def _tls(kafka: Kafka) -> dict[str, str]:
     found: dict[str, str] = {}
     if kafka.ca_file is not None:
-        authorities = _text_of(kafka.ca_file, "ca_file")
+        authorities = text_of(located(kafka.ca_file), "ca_file of [kafka]")
         if "-----BEGIN CERTIFICATE-----" not in authorities:
             raise UsageError(f"ca_file of [kafka] cannot be used: there is no PEM certificate in {kafka.ca_file}.")
         found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authorities}
     if kafka.certificate_file is not None and kafka.key_file is not None:
-        chain = _text_of(kafka.certificate_file, "certificate_file")
+        chain = text_of(located(kafka.certificate_file), "certificate_file of [kafka]")
         found |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": _key(kafka)}
     return found
 
@@ -96,17 +97,9 @@ def _key(kafka: Kafka) -> str:
 
     password = kafka.key_password.get_secret_value().encode() if kafka.key_password is not None else None
     try:
-        key = load_pem_private_key(_text_of(kafka.key_file or "", "key_file").encode(), password)
+        key = load_pem_private_key(text_of(located(kafka.key_file or ""), "key_file of [kafka]").encode(), password)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise UsageError(
             f"key_file of [kafka] cannot be used: {kafka.key_file} is no private key in PEM, or key_password is wrong."
         ) from None
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-
-
-def _text_of(path: str, setting: str) -> str:
-    try:
-        return located(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"{setting} of [kafka] cannot be read: {path}: {reason}.") from None

@@ -11,7 +11,8 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from expectations.owners import owner_of
-from pipelines.commands.incidents import INCIDENTS, Incidents, findings_of
+from pipelines.commands.findings import findings_of
+from pipelines.commands.incidents import INCIDENTS, Incidents
 from pipelines.incidents.severity import LEVELS
 from pipelines.site import quality
 from pipelines.warehouse import jvmless
@@ -133,10 +134,10 @@ def _incidents(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
     yield _gauge("muted_incidents", "Open incidents that are muted.", (), [((), float(muted))])
     names = ("consumer_group", "owner", "disposition")
     yield _gauge("dead_letters", "Dead letters that are known, of all time.", names, bounded(letters))
-    feeds = [(one.newest, one.silence) for one in quality.feeds_of(warehouse) if one.newest.used]
-    kinds = Counter((one["kind"], one["severity"]) for one in findings_of(warehouse, feeds))
+    feeds = [(one.newest, one.silence) for one in quality.feeds_of(warehouse, now) if one.newest.used]
+    kinds = Counter((one["kind"], one["severity"]) for one in findings_of(warehouse, feeds, now))
     values = [(labels, float(count)) for labels, count in sorted(kinds.items())]
-    yield _gauge("findings", "Findings about trust.", ("kind", "severity"), values)
+    yield _gauge("findings", "Findings that `afterlog top` tells.", ("kind", "severity"), values)
 
 
 def _delivery(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:

@@ -16,14 +16,12 @@ from expectations.text import visible
 from pipelines.commands.describe import Answer
 from pipelines.errors import AfterlogError, UsageError
 from pipelines.privacy import Masks
-from pipelines.replay import judge, outcomes, planning, rules, store, telling, transform
+from pipelines.replay import eligibility, judge, outcomes, planning, rules, store, telling, transform
 from pipelines.replay.before import Before
-from pipelines.replay.candidates import BY_RULES, RECORDS, Candidate, Candidates, Choice
+from pipelines.replay.candidates import BY_RULES, Candidate, Candidates, Choice
 from pipelines.replay.journal import Journal, Request, State, Status, place_of
 from pipelines.replay.judge import Options
-from pipelines.replay.kept import NAME
 from pipelines.replay.model import Letter, Plan, Replayed
-from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -97,7 +95,7 @@ def drawn(
         choice = replace(choice, incident=candidates.incident(choice.incident)["incident_id"])
     found = candidates.chosen(choice, settings.replay.most_records)
     entries = planning.judged(found, known, options)
-    planning.judge_loops(entries, letter_topics(warehouse))
+    planning.judge_loops(entries, eligibility.letter_topics(warehouse))
     cluster_id, targets = "", {}
     if not dry_run:
         from pipelines.replay import client
@@ -110,7 +108,7 @@ def drawn(
         planning.judge_letters(entries, options, warehouse)
         if fetches:
             planning.fetch_originals(entries, options, warehouse)
-    planning.judge_claims(entries, options, claims(warehouse, entries))
+    planning.judge_claims(entries, options, eligibility.claims(settings, entries))
     if not fetches:
         for entry in entries:
             planning.without_original(entry)
@@ -122,7 +120,7 @@ def drawn(
         with Journal.of(warehouse.settings) as journal:
             planning.judge_earlier(entries, options, warehouse, journal)
     planning.date_firsts(entries, warehouse)
-    said = planning.order(entries, options)
+    said = planning.order(entries, options, targets)
     return planning.drawn(
         entries,
         cluster=warehouse.cluster,
@@ -136,35 +134,12 @@ def drawn(
     )
 
 
-def claims(warehouse: Warehouse, entries: Sequence[planning.Entry]) -> Mapping[Letter, bool]:
-    """Return the dead letters that plans have taken, themselves or others of the same source records.
-
-    True: the journal knows that it stands on a target.
-    """
-    if not place_of(warehouse.settings).has(NAME):
-        return {}
-    with Journal.of(warehouse.settings) as journal:
-        found = journal.claims(entry.letter for entry in entries)
-        sources = journal.claimed_sources(entry.source for entry in entries)
-        produced = journal.are_produced(found)
-    taken = {entry.letter for entry in entries if entry.letter in found or entry.source.place in sources}
-    return {letter: letter in produced for letter in taken}
-
-
-def letter_topics(warehouse: Warehouse) -> set[str]:
-    """Return the dead-letter topics of which records landed."""
-    equal: Mapping[str, str | int] = {"cluster": warehouse.cluster}
-    found = jvmless.query(warehouse, RECORDS, "SELECT DISTINCT dlq_topic FROM rows", equal)
-    return {row["dlq_topic"] for row in found}
-
-
 def explain(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
     """Say which rule decides about the dead letter at TOPIC:PARTITION:OFFSET, and what speaks against its replay."""
     known = rules.of(warehouse.settings)
     options = Options(max_replays=warehouse.settings.replay.max_replays)
-    entries = planning.judged(Candidates(warehouse).chosen(Choice(records=(wanted,)), 1), known, options)
-    planning.judge_loops(entries, letter_topics(warehouse))
-    planning.judge_claims(entries, options, claims(warehouse, entries))
+    found = Candidates(warehouse).chosen(Choice(records=(wanted,)), 1)
+    entries = eligibility.judged(warehouse, found, known, options)
     said = []
     for entry in entries:
         action, rule = known.decide(entry.candidate.facts)

@@ -53,6 +53,9 @@ REASONS = {
 }
 """Reasons of ineligibility, the words for each."""
 
+OUTCOMES = {"DELIVERED": "delivered", "DIED_AGAIN": "died again", "UNKNOWN": "of unknown outcome"}
+"""What became of a replayed record, in words."""
+
 DOUBTS = ("other_record_possible", "commit_unknown", "replay_unknown")
 """Reasons in spite of which a person can let records be replayed."""
 

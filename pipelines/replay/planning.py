@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.columns.profiles import PROFILES, SHARE_GROUP
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
+from pipelines.kafka.errors import named
 from pipelines.replay import judge, origins
 from pipelines.replay.candidates import Candidate
 from pipelines.replay.judge import Options
@@ -378,8 +379,11 @@ def measure(entries: Sequence[Entry], targets: Mapping[str, Topic]) -> None:
             entry.reasons.append("too_large")
 
 
-def order(entries: Sequence[Entry], options: Options) -> str:
-    """Number the eligible records by source topic, partition and offset; return which order that keeps, in words."""
+def order(entries: Sequence[Entry], options: Options, targets: Mapping[str, Topic]) -> str:
+    """Number the eligible records by source topic, partition and offset; return which order that keeps, in words.
+
+    ``targets`` are the topics that the cluster told of, none in a dry run.
+    """
     far = (2**31, 2**63)
 
     def place(entry: Entry) -> tuple[Any, ...]:
@@ -404,7 +408,19 @@ def order(entries: Sequence[Entry], options: Options) -> str:
         said.append("Records whose source offset is unknown come last.")
     if any(entry.is_transformed and entry.content.key != entry.before.key for entry in chosen):
         said.append("The transform changes keys: equal keys of different source partitions have no order.")
-    said.append("They come after all that their topics hold now, so later records of their keys went before them.")
+    if all(entry.content.key is None and not entry.is_to_fetch for entry in chosen):
+        said.append("No record has a key, so no order per key can break.")
+        return " ".join(said)
+    said.append(
+        "The order per key can break: they come after all that their topics hold now, so later records of their keys "
+        "went before them."
+    )
+    used = {entry.topic for entry in chosen}
+    if compacted := sorted(name for name, target in targets.items() if name in used and target.is_compacted):
+        are = "is" if len(compacted) == 1 else "are"
+        said.append(
+            f"On {named(compacted)}, which {are} compacted, a replayed record takes the place of newer ones of its key."
+        )
     return " ".join(said)
 
 

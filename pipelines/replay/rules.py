@@ -16,6 +16,7 @@ from expectations.silver.dlq_records import DISPOSITIONS
 from pipelines.columns import globs
 from pipelines.errors import UsageError
 from pipelines.settings import Settings, located
+from pipelines.settings.files import text_of
 from pipelines.settings.section import Section, first_mistake
 
 Action = Literal["REPLAY", "HOLD", "DISCARD", "REVIEW"]
@@ -138,15 +139,15 @@ def read(file: Path) -> Rules:
 
     Raises UsageError: the file is not there, or cannot be used.
     """
-    try:
-        found = _File.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    if not file.exists():
         raise UsageError(
             f"The file of rules {file} does not exist: correct [replay] rules, or write an empty file for no rules."
-        ) from None
+        )
+    try:
+        found = _File.model_validate(tomllib.loads(text_of(file, "rules of [replay]")))
     except ValidationError as error:
         raise UsageError(f"The rules in {file} cannot be used: {first_mistake(error)}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise UsageError(f"The rules in {file} cannot be read: {error}") from None
     names = [rule.name for rule in found.rule]
     if twice := sorted({name for name in names if names.count(name) > 1}):

@@ -15,7 +15,7 @@ from pipelines.payloads import as_json
 from pipelines.privacy import DROPPED, Masks
 from pipelines.replay.before import Before
 from pipelines.replay.journal import State
-from pipelines.replay.judge import REASONS
+from pipelines.replay.judge import OUTCOMES, REASONS
 from pipelines.replay.model import PREFIX
 from pipelines.replay.planning import Draft, Entry
 from pipelines.replay.rules import Action, Rule
@@ -279,10 +279,8 @@ def status(
     if skipped:
         lines.append(f"  {skipped:,} not replayed, as another plan has taken them, or their source records")
     if outcomes:
-        said = {"DELIVERED": "delivered", "DIED_AGAIN": "died again", "UNKNOWN": "of unknown outcome"}
-        lines.append(
-            "  " + ", ".join(f"{outcomes[name]:,} {words}" for name, words in said.items() if outcomes.get(name))
-        )
+        known = [f"{outcomes[name]:,} {words}" for name, words in OUTCOMES.items() if outcomes.get(name)]
+        lines.append(f"  {', '.join(known)}")
     return "\n".join(lines)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from expectations.text import visible
 from pipelines.errors import UsageError
 from pipelines.replay.model import Headers
+from pipelines.settings.files import text_of
 
 FACTS = {
     "dlq_topic": "VARCHAR",
@@ -174,14 +175,10 @@ def read(file: Path) -> Transform:
     """Read a file; raises UsageError: it cannot be read, or is neither SQL nor Python."""
     if file.suffix not in (".sql", ".py"):
         raise UsageError(f"The transform {visible(file.name)} must be a file .sql or .py.")
-    try:
-        content = file.read_bytes()
-        if len(content) > MOST_OF_A_FILE:
-            raise UsageError(f"The transform {visible(file.name)} is larger than {MOST_OF_A_FILE:,} bytes.")
-        return Transform(file, content.decode("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"The transform {visible(file.name)} cannot be read: {reason}.") from None
+    text = text_of(file, "The transform")
+    if len(text.encode()) > MOST_OF_A_FILE:
+        raise UsageError(f"The transform {visible(file.name)} is larger than {MOST_OF_A_FILE:,} bytes.")
+    return Transform(file, text)
 
 
 def _rows(records: Sequence[tuple[str, Content, Mapping[str, Any]]]) -> Iterator[tuple[Any, ...]]:

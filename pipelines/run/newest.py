@@ -105,10 +105,14 @@ class Newest:
 
 @dataclass(frozen=True)
 class Silence:
-    """A feed without a record for longer than ``limit``; ``pause`` is the longest earlier one, if the limit uses it."""
+    """A feed without a record for longer than ``limit``; ``pause`` is the longest earlier one, if the limit uses it.
+
+    Files of dead letters may pause as nothing fails: nobody is called for that, unless a setting limits the pause.
+    """
 
     limit: timedelta
     pause: timedelta | None = None
+    is_urgent: bool = True
 
 
 def of_feeds(warehouse: Warehouse, now: datetime | None = None) -> list[Newest]:
@@ -162,15 +166,18 @@ def silence(warehouse: Warehouse, newest: Newest) -> Silence | None:
 
     A setting can say how long a feed can pause. Without it, a steady feed is silent if its pause is longer than
     ``times_longest_pause`` times its longest pause in the two weeks before its newest record, and than ``least_hours``.
+    A feed whose topics are read to their ends is quiet and not silent.
     """
     rule = warehouse.settings.silence
     if newest.age is None or newest.at is None:
         return None
+    read = _read_until(warehouse, newest.feed)
+    age = newest.now - max(newest.at, read or newest.at)
     if newest.feed in rule.after_hours:
         limit = timedelta(hours=rule.after_hours[newest.feed])
-        return Silence(limit) if newest.age > limit else None
+        return Silence(limit) if age > limit else None
     least = timedelta(hours=rule.least_hours)
-    if newest.feed not in STEADY or newest.age <= least or newest.at < EPOCH + HISTORY:
+    if newest.feed not in STEADY or age <= least or newest.at < EPOCH + HISTORY:
         return None
     for table, column in TIMES[newest.feed]:
         try:
@@ -183,8 +190,16 @@ def silence(warehouse: Warehouse, newest: Newest) -> Silence | None:
         if max(pauses) > MOST_OF_A_PAUSE * (minutes[-1] - minutes[0]):
             continue
         limit = max(least, rule.times_longest_pause * max(pauses))
-        return Silence(limit, max(pauses)) if newest.age > limit else None
+        is_urgent = newest.feed != "dlq" or read is not None
+        return Silence(limit, max(pauses), is_urgent) if age > limit else None
     return None
+
+
+def _read_until(warehouse: Warehouse, feed: str) -> datetime | None:
+    """Return until when topics of a feed were read to their ends; None if it reads none, or none was read so far."""
+    if warehouse.settings.topics_of(feed) is None:
+        return None
+    return max(progress.read_until(warehouse, TIMES[feed][0][0]).values(), default=None)
 
 
 def source_of(table: str) -> Land | None:

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from pipelines.errors import UsageError
+from pipelines.settings.files import text_of
 from pipelines.settings.section import Section
 
 _PREFIX = "AFTERLOG_"
@@ -35,13 +36,11 @@ def read_layers(default_file: Path, model: type[BaseModel]) -> dict[str, Any]:
     """
     named = os.environ.get(f"{_PREFIX}SETTINGS")
     file = Path(named).expanduser() if named else default_file
+    if named and not file.exists():
+        raise UsageError(f"The settings file {file} does not exist; fix {_PREFIX}SETTINGS.")
     try:
-        values = tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        if named:
-            raise UsageError(f"The settings file {file} does not exist; fix {_PREFIX}SETTINGS.") from None
-        values = {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        values = tomllib.loads(text_of(file, "The settings file") if named or file.exists() else "")
+    except tomllib.TOMLDecodeError as error:
         raise UsageError(f"The settings file {file} cannot be read: {error}") from None
     _apply_variables(values, model)
     return values

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipelines.errors import UsageError
+from pipelines.settings.files import text_of
 
 SCHEMES = ("s3", "s3a")
 REGION = "us-east-1"  # what a server that is not Amazon's takes
@@ -86,12 +87,12 @@ def _profile() -> dict[str, str]:
         ("AWS_SHARED_CREDENTIALS_FILE", "credentials", name or "default"),
     ):
         path = Path(_first(variable) or Path("~/.aws") / file).expanduser()
+        if _first(variable) is None and not path.exists():
+            continue
         parsed = configparser.RawConfigParser(default_section="")
         try:
-            parsed.read_string(path.read_text(encoding="utf-8"))
-        except OSError:
-            continue
-        except (configparser.Error, UnicodeDecodeError):  # its text would quote a secret
+            parsed.read_string(text_of(path, variable))
+        except configparser.Error:  # its text would quote a secret
             raise UsageError(f"{path} cannot be read as a file of AWS's profiles: correct it.") from None
         for one in (section, name) if name == "default" else (section,):
             if parsed.has_section(one):

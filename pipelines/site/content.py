@@ -40,16 +40,17 @@ class Light:
 
 @dataclass(frozen=True)
 class Series:
-    """Dead letters of one owner for each hour of a timeline; ``name`` None: of no group, and nothing names another."""
+    """Dead letters of one owner for each hour of a timeline; ``name`` None: of no group, and nothing names another.
+
+    ``week``, ``day`` and ``last_hour`` count those of the last 7 days, 24 hours and 60 minutes.
+    """
 
     name: str | None
     is_rest: bool
     counts: tuple[int, ...]
-
-    @property
-    def total(self) -> int:
-        """How many there are in all."""
-        return sum(self.counts)
+    week: int = 0
+    day: int = 0
+    last_hour: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,11 @@ class Marker:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Dead letters by hour and owner in the 7 days until ``end``, with what happened meanwhile.
+    """Dead letters by hour of the clock and owner in the 7 days until ``end``, with what happened meanwhile.
 
-    ``is_past``: nothing newer is known, so that the days end with the newest dead letter. ``last_hour`` is the last
-    full hour; ``hour_before`` counts the same hour a week earlier, None if nothing is known of that time.
+    ``is_past``: nothing newer is known, so that the days end with the newest dead letter. ``last_hour`` counts the 60
+    minutes until the moment ``until``; ``hour_before`` the same minutes a week earlier, None if nothing is known of
+    that time.
     """
 
     begin: datetime
@@ -92,14 +94,14 @@ class Timeline:
     is_past: bool
     series: tuple[Series, ...]
     markers: tuple[Marker, ...]
-    last_hour_at: datetime
+    until: datetime
     last_hour: int
     hour_before: int | None
 
     @property
-    def last_place(self) -> int:
-        """Where the last full hour is among the hours."""
-        return (self.last_hour_at - self.begin) // HOUR
+    def is_incomplete(self) -> bool:
+        """True if the last of the hours is not over."""
+        return not self.is_past and self.until < self.end
 
     @property
     def totals(self) -> tuple[int, ...]:
@@ -179,7 +181,7 @@ class Case:
     frame: str | None
     fingerprint: str
     predecessor: str | None
-    replayable: int
+    with_payload: int
     without_payload: int
     partitions: tuple[Partition, ...]
     samples: tuple[Sample, ...]
@@ -248,13 +250,18 @@ class Lost:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What became of messages; ``topics`` with trouble come first."""
+    """What became of messages; ``topics`` with trouble come first.
+
+    ``outcomes`` counts the messages of each topic in the ledger by outcome, ``outcome_names`` in this order.
+    """
 
     total: Delivered | None
     topics: tuple[Delivered, ...]
     lost: tuple[Lost, ...]
     guarantees: tuple[Guarantee, ...]
     guarantees_in_effect: int
+    outcomes: tuple[tuple[str, Mapping[str, int]], ...] = ()
+    outcome_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -297,7 +304,7 @@ class Application:
 
 @dataclass(frozen=True)
 class Replayable:
-    """What the open incidents of an owner and topic let replay."""
+    """How many dead letters of the open incidents of an owner and topic have a payload, and how many have none."""
 
     group: str | None
     owner: str | None

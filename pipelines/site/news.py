@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from expectations.text import visible
+from pipelines.commands.findings import UNKNOWN, told_of
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED
 from pipelines.site.content import Case, Change, News, Row
@@ -85,12 +86,8 @@ def _changes(before: Mapping[str, Any], cases: Iterable[Case], findings: Sequenc
     known: Mapping[str, str] = before["findings"]
     for finding in findings:
         if _key(finding) not in known:
-            yield Change(f"{_named(finding)}: {visible(finding['evidence'])}", finding["severity"] in LEVELS[:2])
+            yield Change(f"{told_of(finding)}: {visible(finding['evidence'])}", finding["severity"] in LEVELS[:2])
     for key in sorted(known.keys() - {_key(one) for one in findings}):
         kind, topic, name = json.loads(key)
-        yield Change(f"{_named({'kind': kind, 'topic': topic, 'name': name})} is over", False)
-
-
-def _named(finding: Row) -> str:
-    about = " ".join(visible(finding[name]) for name in ("topic", "name") if finding.get(name))
-    return f"{finding['kind'].replace('_', ' ').lower()}{f' {about}' if about else ''}"
+        about = " ".join(one for one in (topic, name) if one) or UNKNOWN
+        yield Change(f"{visible(about)}: {kind.replace('_', ' ').lower()} is over", False)

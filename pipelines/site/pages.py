@@ -19,6 +19,7 @@ from expectations.owners import named
 from expectations.rules import counted, plural
 from expectations.text import visible
 from expectations.verdict import share
+from pipelines.commands.findings import URGENT
 from pipelines.commands.incidents import clock, quoted
 from pipelines.incidents.blast import Blast
 from pipelines.run.newest import lasting, moment
@@ -376,6 +377,7 @@ def _environment() -> Environment:
         "most_on_front": MOST_ON_FRONT,
         "most_revisions": MOST_REVISIONS,
         "unread": unread_of,
+        "urgent": URGENT,
         "version": version(),
     }
     return environment

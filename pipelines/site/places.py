@@ -40,6 +40,11 @@ class DeadLetters:
     topics: Recent = field(default_factory=dict)
 
     @property
+    def last_at(self) -> datetime | None:
+        """The time of the newest dead letter."""
+        return max((row["last_at"] for row in self.rows if row["last_at"] is not None), default=None)
+
+    @property
     def first_hour(self) -> datetime | None:
         """The first hour with a dead letter."""
         return min((row["first_hour"] for row in self.rows if row["first_hour"] is not None), default=None)
@@ -54,7 +59,7 @@ def dead_letters(warehouse: Warehouse, now: datetime) -> DeadLetters:
     """Count the dead letters until now, and those without a time."""
     equal, until = {"cluster": warehouse.cluster}, jvmless.Span("hour", now)
     sums = "sum(record_count) AS record_count, sum(without_payload_count) AS without_payload_count"
-    ends = "min(hour) AS first_hour, max(hour) AS last_hour"
+    ends = "min(hour) AS first_hour, max(hour) AS last_hour, max(last_routed_at) AS last_at"
     rows = jvmless.query(warehouse, SUMMARY, f"SELECT {NAMES}, {sums}, {ends} FROM rows GROUP BY {NAMES}", equal, until)
     untimed = f"SELECT {NAMES}, {sums}, {ends} FROM rows WHERE hour IS NULL GROUP BY {NAMES}"
     last = max((row["last_hour"] for row in rows), default=now)

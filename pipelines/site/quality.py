@@ -183,9 +183,8 @@ class Bar:
     title: str
 
 
-def feeds_of(warehouse: Warehouse) -> tuple[Feed, ...]:
-    """Return the state of each feed; what only Spark opens needs a session."""
-    now = datetime.now(UTC)
+def feeds_of(warehouse: Warehouse, now: datetime | None = None) -> tuple[Feed, ...]:
+    """Return the state of each feed as of ``now``; what only Spark opens needs a session."""
     return tuple(Feed(newest, silence(warehouse, newest)) for newest in of_feeds(warehouse, now))
 
 
@@ -213,7 +212,7 @@ def gather(
         for stage in CATALOG
     )
     gaps = _log_gaps(warehouse)
-    feeds = feeds_of(warehouse) if feeds is None else feeds
+    feeds = feeds_of(warehouse, now) if feeds is None else feeds
     made_at = now or datetime.now(UTC)
     return Pipeline(
         warehouse.cluster, warehouse.root, made_at, tables, gaps, uncommitted(warehouse.settings), tuple(feeds)

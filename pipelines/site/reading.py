@@ -9,12 +9,14 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from expectations.gold.message_ledger import OUTCOMES
 from expectations.owners import GROUP, OWNER, key_of, owner_of
 from expectations.rules import counted
 from expectations.text import visible
-from pipelines.commands import incidents
+from pipelines.commands import incidents, windows
+from pipelines.commands.findings import FINDINGS, findings_of, urgent
 from pipelines.commands.incidents import (
-    FINDINGS,
+    DAY,
     HOUR,
     INCIDENTS,
     MOST_SAMPLES,
@@ -86,18 +88,25 @@ def gather(
 ) -> Content:
     """Collect what the site says, as of ``now``."""
     now = now or datetime.now(UTC)
-    feeds = quality.feeds_of(warehouse) if feeds is None else feeds
+    feeds = quality.feeds_of(warehouse, now) if feeds is None else feeds
     pipeline = quality.gather(warehouse, behind, feeds, now)
     tables = _Tables(warehouse)
     nothing: list[dict[str, Any]] = []
     known = tables.guarded(INCIDENTS, lambda: Incidents(warehouse, now), None)
     pairs = [(one.newest, one.silence) for one in feeds if one.newest.used]
-    findings = tables.guarded(FINDINGS, lambda: incidents.findings_of(warehouse, pairs), nothing, must_exist=False)
+    findings = tables.guarded(FINDINGS, lambda: findings_of(warehouse, pairs, now), nothing, must_exist=False)
     cases = _cases(warehouse, known, tables) if known else ()
     applications = _applications(tables, cases)
     delivery = _delivery(warehouse, tables)
     letters = tables.guarded(SUMMARY, lambda: dead_letters(warehouse, now), DeadLetters())
-    timeline = _timeline(letters, tables, pipeline, now)
+    markers = _markers(tables, pipeline)
+    nobody: Counter[str | None] = Counter()
+    timeline = _timeline(
+        letters,
+        lambda after, until: tables.guarded(SUMMARY, lambda: windows.between(warehouse, after, until), nobody),
+        markers,
+        now,
+    )
     groups, topics = places.gather(letters, cases, findings, delivery, applications)
     opened = [one for one in known.known if one.state.is_open] if known else []
     refused = tables.guarded(
@@ -170,7 +179,7 @@ def _light(
             )
         elif table.state == "failed":
             red.append(f"The last run of {table.name} failed.")
-    critical_findings = (visible(one["evidence"]) for one in findings if one["severity"] == "critical")
+    critical_findings = (visible(one["evidence"]).rstrip(".") for one in findings if one["severity"] == "critical")
     red += [f"{evidence[:1].upper()}{evidence[1:]}." for evidence in critical_findings]
     loud = [one for one in cases if one.is_loud]
     if critical := sum(one.severity == "critical" for one in loud):
@@ -180,8 +189,8 @@ def _light(
         amber.append(
             f"{counted(others, 'other incident' if critical else 'incident')} {'is' if others == 1 else 'are'} open."
         )
-    if high := sum(one["severity"] == "high" and one["kind"] not in ("HELD", "SILENT_FEED") for one in findings):
-        amber.append(f"{counted(high, 'finding')} {'needs' if high == 1 else 'need'} a look.")
+    if cannot_wait := len(urgent(findings)):
+        amber.append(f"{counted(cannot_wait, 'finding')} {'is' if cannot_wait == 1 else 'are'} urgent.")
     if late := sum(one.state == "behind" and one.name not in pipeline.unused for one in pipeline.tables):
         amber.append(f"{counted(late, 'table')} {'has' if late == 1 else 'have'} unread input: afterlog run")
     red = [one for one in red if one]
@@ -201,32 +210,38 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(map(visible, names[:most])) + more
 
 
-def _timeline(letters: DeadLetters, tables: _Tables, pipeline: Pipeline, now: datetime) -> Timeline:
+def _timeline(
+    letters: DeadLetters,
+    between: Callable[[datetime, datetime], Counter[str | None]],
+    markers: Iterable[Marker],
+    now: datetime,
+) -> Timeline:
     """Count the dead letters of the last 7 days, or of the 7 days until the newest if that is older."""
     this_hour = _hour(now)
     newest, first = letters.last_hour, letters.first_hour
     is_past = newest is not None and newest <= this_hour - WEEK
     end = (newest if newest is not None and is_past else this_hour) + HOUR
     begin = end - SHOWN_HOURS * HOUR
-    last = end - 2 * HOUR if not is_past else end - HOUR
+    until = letters.last_at if is_past and letters.last_at is not None else now
+    week, day, hour = (between(until - span, until) for span in (WEEK, DAY, HOUR))
+    is_known = first is not None and first <= until - WEEK - HOUR
+    before = between(until - WEEK - HOUR, until - WEEK).total() if is_known else None
     counts: dict[str | None, Counter[int]] = defaultdict(Counter)
-    last_hour = before = 0
     for one in letters.hours:
-        at, records = one["hour"], one["record_count"]
-        if begin <= at < end:
-            counts[one["name"]][(at - begin) // HOUR] += records
-        last_hour += records if at == last else 0
-        before += records if at == last - WEEK else 0
+        if begin <= one["hour"] < end:
+            counts[one["name"]][(one["hour"] - begin) // HOUR] += one["record_count"]
     ranked = sorted(counts, key=lambda name: (-counts[name].total(), name or ""))
-    shown = [Series(name, False, _spread(counts[name])) for name in ranked[:MOST_TOLD_APART]]
+
+    def series(told: str | None, names: Sequence[str | None], is_rest: bool = False) -> Series:
+        summed: Counter[int] = sum((counts[name] for name in names), Counter())
+        windows = (sum(of[name] for name in names) for of in (week, day, hour))
+        return Series(told, is_rest, _spread(summed), *windows)
+
+    shown = [series(name, [name]) for name in ranked[:MOST_TOLD_APART]]
     if rest := ranked[MOST_TOLD_APART:]:
-        others: Counter[int] = sum((counts[name] for name in rest), Counter())
-        shown.append(
-            Series(f"{len(rest):,} other owners" if len(rest) > 1 else rest[0], len(rest) > 1, _spread(others))
-        )
-    is_known = first is not None and first <= last - WEEK
-    markers = tuple(one for one in _markers(tables, pipeline) if begin <= one.at < end)
-    return Timeline(begin, end, is_past, tuple(shown), markers, last, last_hour, before if is_known else None)
+        shown.append(series(f"{len(rest):,} other owners" if len(rest) > 1 else rest[0], rest, len(rest) > 1))
+    within = tuple(one for one in markers if begin <= one.at < end)
+    return Timeline(begin, end, is_past, tuple(shown), within, until, hour.total(), before)
 
 
 def _hour(at: datetime) -> datetime:
@@ -468,12 +483,12 @@ def _commands(
 def _replayable(cases: Sequence[Case]) -> tuple[Replayable, ...]:
     found: dict[tuple[str | None, str | None, str | None], list[Case]] = defaultdict(list)
     for one in cases:
-        if one.is_open and (one.replayable or one.without_payload):
+        if one.is_open and (one.with_payload or one.without_payload):
             found[one.group, one.owner, one.topic].append(one)
     summed = [
         Replayable(
             *key,
-            sum(one.replayable for one in of),
+            sum(one.with_payload for one in of),
             sum(one.without_payload for one in of),
             tuple(one.incident_id for one in of),
         )
@@ -548,7 +563,27 @@ def _delivery(warehouse: Warehouse, tables: _Tables) -> Delivery:
     broken.sort(
         key=lambda one: (order.index(one.verdict) if one.verdict in order else len(order), one.client, one.topic)
     )
-    return Delivery(total, tuple(topics), _lost(warehouse, everything["lost"]), tuple(broken), len(rows) - len(broken))
+    no_outcomes: dict[str, Counter[str]] = {}
+    outcomes = tables.guarded(LEDGER, lambda: _outcomes(warehouse), no_outcomes)
+    names = tuple(name for name in OUTCOMES if any(counts[name] for counts in outcomes.values()))
+    return Delivery(
+        total,
+        tuple(topics),
+        _lost(warehouse, everything["lost"]),
+        tuple(broken),
+        len(rows) - len(broken),
+        tuple((topic, {name: counts[name] for name in names}) for topic, counts in sorted(outcomes.items())),
+        names,
+    )
+
+
+def _outcomes(warehouse: Warehouse) -> dict[str, Counter[str]]:
+    """Count the messages of each topic by outcome."""
+    text = "SELECT topic, outcome, count(*) AS messages FROM rows GROUP BY topic, outcome"
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in jvmless.query(warehouse, LEDGER, text, {"cluster": warehouse.cluster}):
+        found[row["topic"]][row["outcome"]] += row["messages"]
+    return found
 
 
 def _lost(warehouse: Warehouse, messages: int) -> tuple[Lost, ...]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 INPUT = "input"
+HELD_QUESTION = "blocked_tables"
 # These settings do not change what a gate finds. Thresholds of `gates` count by the contract: see `contract_under`.
 _OTHER_SETTINGS = {
     *("cluster", "warehouse", "landing", "engine", "kafka", "kafka_connection", "lock", "report", "spark", "gates"),
@@ -131,18 +132,24 @@ class Acceptance:
         return (WHOLE in asked and is_own) or scope in asked or visible(scope) in asked
 
     def remarks(self, warehouse: Warehouse) -> list[str]:
-        """Return a sentence for each scope to accept that has no held rows now."""
+        """Return a sentence for each table to accept that has no held rows now.
+
+        Raises UsageError: a scope that is named has none. A run that was killed may have released it already, so that
+        is no mistake as long as its batch is not complete.
+        """
         said = []
         for table, scopes in self.scopes.items():
             known = progress.load(warehouse, table) or Progress()
             own = of_cluster(known, warehouse.cluster)
-            there = {*known.held, *map(visible, known.held)} | ({WHOLE} if own.held or known.blocked_since else set())
-            said += [
-                f"Nothing of {table} is held{'' if scope == WHOLE else f' as {visible(scope)!r}'}: "
-                f"it is accepted if this run finds that it breaks the contract."
-                f"{'' if scope == WHOLE else hint(scope, sorted(known.held))}"
-                for scope in sorted(scopes - there)
-            ]
+            there = {*known.held, *map(visible, known.held)}
+            unknown = next((scope for scope in sorted(scopes - there - {WHOLE})), None)
+            if unknown is not None and not known.pending:
+                near = hint(unknown, sorted(known.held)) or f" `afterlog ask {HELD_QUESTION}` names what is."
+                raise UsageError(f"Nothing of {table} is held as {visible(unknown)!r}.{near}")
+            if WHOLE in scopes and not (own.held or known.blocked_since):
+                said.append(
+                    f"Nothing of {table} is held: it is accepted if this run finds that it breaks the contract."
+                )
         return said
 
 
@@ -321,10 +328,9 @@ def message(table: str, known: Progress) -> str | None:
     more = f" and {len(known.held) - MOST_NAMED:,} more" if len(known.held) > MOST_NAMED else ""
     rows = sum(one.rows for one in known.held.values())
     name, one = next(iter(known.held.items()))
-    said, end, proposal = one.message.partition("\n")
     return (
-        f"{rows_held(rows, counted(len(known.held), 'scope'))}: {', '.join(first)}{more}. The same goes for all as for "
-        f"the first, and `{way_on(table, WHOLE)}` accepts all of them once. The first: {said}{end}{proposal}"
+        f"{rows_held(rows, counted(len(known.held), 'scope'))}: {', '.join(first)}{more}. "
+        f"`{way_on(table, WHOLE)}` accepts all of them once. The first: {one.message}"
     )
 
 

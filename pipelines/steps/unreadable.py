@@ -85,9 +85,9 @@ class Unreadable:
         more = [counted(len(self.files) - MOST_SAID, "more file")] if len(self.files) > MOST_SAID else []
         return (
             f"The gate of {table} broke: no {self.noun} of {', '.join([*named_files, *more])} can be read. "
-            f"{self.sentence()} These rows are in quarantine, and everything else flows on. Land what they tell again "
-            f"in a form that can be read; once settings or contract read them as they are, `afterlog readmit {table}` "
-            f"takes them back."
+            f"{self.sentence()}\nThese rows are in quarantine, and everything else flows on.\n"
+            "Land what they tell again in a form that can be read; once settings or contract read them as they are, "
+            f"`afterlog readmit {table}` takes them back."
         )
 
     def explained(self, verdict: Verdict, code: str) -> Verdict:

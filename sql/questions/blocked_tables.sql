@@ -1,4 +1,5 @@
--- Purpose: which tables lag, what is held, since when, and what did their last run do?
+-- Purpose: which tables are blocked, as what breaks their contract is held: since when, why, and what did their last run do?
+--   quality.freshness also tells which tables merely lag.
 -- Usage: afterlog ask blocked_tables
 -- Parameters: none.
 -- Feeds: none.
@@ -27,4 +28,5 @@ SELECT
   freshness.message
 FROM quality.freshness
 LEFT JOIN last_runs ON freshness.cluster = last_runs.cluster AND freshness.table = last_runs.table
-ORDER BY freshness.blocked_since NULLS LAST, freshness.table
+WHERE freshness.blocked_since IS NOT NULL
+ORDER BY freshness.blocked_since, freshness.table

@@ -1,10 +1,16 @@
--- Purpose: is the DLQ filling faster than usual? Records by hour of the last three days, against the median hour.
+-- Purpose: is the DLQ filling faster than usual? Records by hour of the last three days, against the median
+--   whole hour; the hour of :now is not over, as is_complete tells.
 -- Usage: afterlog ask volume_by_hour [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the three days; default the present.
 -- Feeds: dlq.
 -- Engine: duckdb
 WITH hours AS (
-  SELECT cluster, hour, sum(record_count) AS record_count, count(DISTINCT dlq_topic) AS dlq_topic_count
+  SELECT
+    cluster,
+    hour,
+    hour < date_trunc('HOUR', :now) AS is_complete,
+    sum(record_count) AS record_count,
+    count(DISTINCT dlq_topic) AS dlq_topic_count
   FROM gold.dlq_summary
   WHERE hour >= :now - INTERVAL 72 HOURS AND hour <= :now
   GROUP BY cluster, hour
@@ -12,8 +18,9 @@ WITH hours AS (
 SELECT
   cluster,
   hour,
+  is_complete,
   record_count,
   dlq_topic_count,
-  round(record_count / median(record_count) OVER (PARTITION BY cluster), 1) AS times_the_median
+  round(record_count / median(IF(is_complete, record_count, NULL)) OVER (PARTITION BY cluster), 1) AS times_the_median
 FROM hours
 ORDER BY hour DESC, cluster

@@ -43,16 +43,29 @@ def test_the_sentence_of_a_broken_gate_names_rules_counts_threshold_hint_and_the
         ),
     )
     assert not verdict.passed
-    assert verdict.sentence() == (
-        "The gate of silver.x broke: b.one_of fails in 1,000 of 1,000 rows (100.0%, tolerated 5.0%); a.not_null fails "
-        "in 60 of 1,000 rows (6.0%, tolerated 5.0%). Was it switched off? Nothing of this batch was written and later "
-        "input waits behind it. These rows are in bronze already, where no producer and no new copy of a file can "
-        "change them: if the settings or the contract are wrong, fix them and run again (`afterlog readmit silver.x` "
-        "takes out of quarantine what passes then); if the rows are, accept them once with "
-        "`afterlog run --accept silver.x` (or all that is held with AFTERLOG_TOLERANCE=1.0 afterlog run), "
-        "which quarantines the failing rows."
-    )
+    assert verdict.sentence().split("\n") == [
+        "b.one_of fails in 1,000 of 1,000 rows (100.0%, tolerated 5.0%); "
+        "a.not_null fails in 60 of 1,000 rows (6.0%, tolerated 5.0%).",
+        "Was it switched off?",
+        "The gate of silver.x broke: nothing of this batch was written, and later input waits behind it.",
+        "Fix the settings or the contract and run again, or accept the rows once, which quarantines the failing rows: "
+        "`afterlog run --accept silver.x`.",
+    ]
     assert [failed["rule"] for failed in verdict.summary()["failed"]] == ["b.one_of", "a.not_null"]
+
+
+def test_a_gates_message_says_each_reason_once_and_in_few_lines() -> None:
+    codes = ["row.no_violations", "z.not_null", *(f"{letter}.not_null" for letter in "abcde")]
+    failed = [outcome(code, 1000 - place, 1000, hint="Look.") for place, code in enumerate(codes)]
+    said = sentence_of("silver.x", "dlq.a", failed)
+    first, *others = said.split("\n")
+    assert first.startswith("z.not_null fails in 999 of 1,000 rows")
+    assert first.endswith("; and 3 more rules.")
+    assert len(others) == 3
+    assert (said.count("Look."), said.count("row.no_violations"), said.count("z.not_null")) == (1, 0, 1)
+    assert max(map(len, others)) < 200
+    (alone,) = [one for one in failed if one.code == "row.no_violations"]
+    assert sentence_of("silver.x", "dlq.a", [alone]).startswith("row.no_violations fails")
 
 
 def test_facts_of_a_table_have_no_rows_to_tolerate() -> None:
@@ -129,17 +142,17 @@ def test_a_suite_that_failed_for_no_known_reason_breaks_every_scope() -> None:
 @pytest.mark.parametrize(
     ("failed", "accepting"),
     [
-        ([of_scope("a")], "quarantines the failing rows."),
-        ([of_scope("a", refuses=False)], "lets rows that break a.not_null into the table."),
+        ([of_scope("a")], "quarantines the failing rows"),
+        ([of_scope("a", refuses=False)], "lets rows that break a.not_null into the table"),
         (
             [of_scope("a"), of_scope("a", "c.d", refuses=False)],
-            "quarantines failing rows, but lets rows that break c.d into the table.",
+            "quarantines failing rows, but lets rows that break c.d into the table",
         ),
     ],
     ids=["refused", "tolerated", "both"],
 )
 def test_the_way_on_says_what_becomes_of_the_rows(failed: list[Outcome], accepting: str) -> None:
     said = sentence_of("silver.x", "dlq.a b\n", failed)
-    assert said.startswith("The gate of silver.x broke for dlq.a b\\n: a.not_null")
-    assert "`afterlog run --accept 'silver.x:dlq.a b\\n'`" in said
-    assert said.endswith(f", which {accepting}")
+    assert said.startswith("a.not_null")
+    assert "\nThe gate of silver.x broke for dlq.a b\\n: its rows are held" in said
+    assert said.endswith(f", which {accepting}: `afterlog run --accept 'silver.x:dlq.a b\\n'`.")

@@ -242,7 +242,7 @@ def test_what_needs_a_look_comes_first_worst_first_within_80_columns(
         "what question",
         "2 messages acknowledged, yet lost lost_messages",
         "1 message acknowledged, yet absent: lost or compacted absent_messages",
-        "3 records archived, as a write to a DLQ failed failed_dlq_writes",
+        "2 DLQ writes failed, and the broker dropped the records failed_dlq_writes",
         r"3 dead letters of 2 groups, most of a\u001b[31m[bold] top_groups",
         "3 topologies to doubt: 2 REJECTED, 1 LOST topology_health",
         "2 dead letters in quarantine: 2 b, 1 a quarantine_reasons",

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from pipelines.alerts import delivery, listing, messages, outbox, sender
 from pipelines.alerts.delivery import Outcome
 from pipelines.alerts.news import News, Seen, Snapshot, changes, snapshot
-from pipelines.alerts.outbox import Alert, Outbox, place, quiet, sole_sender
+from pipelines.alerts.outbox import Alert, Outbox, quiet, sole_sender
 from pipelines.cli import app
 from pipelines.errors import EnvironmentLacking
 from pipelines.incidents.severity import LEVELS
@@ -33,6 +33,7 @@ from pipelines.run.beside import Beside
 from pipelines.run.follow import Cycle
 from pipelines.settings import ROOT, Settings, load
 from pipelines.settings.alerts import QuietHours, Route
+from pipelines.warehouse.alert_log import alerts, place
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
 from tests.testing.deliveries import store
@@ -1273,3 +1274,62 @@ def test_settings_that_cannot_be_used(alerts: dict[str, Any], sentence: str) -> 
 
 def test_addresses_are_secret() -> None:
     assert "secret" not in repr(load(alerts={"route": [route()]}))
+
+
+def test_what_came_back_looks_different_from_what_opened() -> None:
+    told = {
+        kind: messages.headline(Alert("id", "all", [news(kind=kind)], NOW, NOW))
+        for kind in ("opened", "regressed", "worse", "resolved")
+    }
+    assert told == {
+        "opened": "[high] title of A",
+        "regressed": "[high] came back: title of A",
+        "worse": "[high] got worse: title of A",
+        "resolved": "[over] title of A",
+    }
+    storm = Alert("id", "all", [news("A", kind="regressed"), news("B")], NOW, NOW)
+    slack = messages.body(storm, Route(name="s", kind="slack", url="http://127.0.0.1:9/"), "c", None, NOW)
+    lines = [one["text"]["text"] for one in slack["blocks"][1:3]]
+    assert lines == ["[high] came back: title of A: text.", "[high] title of B: text."]
+    pager = messages.body(storm, Route(name="p", kind="pagerduty", routing_key_env="HOME"), "c", None, NOW, "key")
+    assert pager["payload"]["custom_details"]["alerts"] == ["[high] came back: title of A", "[high] title of B"]
+
+
+def test_an_incident_that_came_back_says_after_which_one(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir()
+    back = incident(0, predecessor_id=incident_id(7), last_at=NOW, first_at=NOW - 2 * MINUTE)
+    store(settings, "gold.dlq_incidents", back)
+    (one,) = snapshot(Warehouse(settings), NOW).incidents or ()
+    assert one.news.kind == "regressed"
+    assert f"It came back: {incident_id(7)} was the same error before." in one.news.text
+    assert "replayable_count" not in one.news.about
+
+
+def test_an_alert_about_a_finding_names_its_subject(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir()
+    finding = {"cluster": "default", "kind": "QUARANTINED", "severity": "high", "amount": 1}
+    store(settings, "gold.trust_findings", finding | {"evidence": "1 dead letter breaks a rule", "remedy": "afterlog"})
+    store(settings, "quarantine.dlq_records", sites.letter(9, dlq_topic=None, _source="orders.jsonl"))
+    (one,) = snapshot(Warehouse(settings), NOW).findings
+    assert (one.news.title, one.news.about["subject"]) == ("orders.jsonl: 1 quarantined dead letter", "orders.jsonl")
+
+
+def test_what_was_sent_and_what_waits_are_rows_for_questions(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.send()
+    world.send(seen("A"))
+    world.answers = [AWAY]
+    world.send(seen("A"), seen("B", "critical"))
+    rows = {one["title"]: one for one in alerts(Warehouse(world.settings))}
+    assert {title: (one["status"], one["route"], one["severity"]) for title, one in rows.items()} == {
+        "title of A": ("sent", "all", "high"),
+        "title of B": ("pending", "all", "critical"),
+    }
+    listed = [json.loads(one) for one in listing.listed(world.settings, "json").splitlines()]
+    assert {one["id"] for one in listed} == {one["alert_id"] for one in rows.values()}
+
+
+def test_an_outbox_that_cannot_be_read_gives_no_rows(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    place(Warehouse(world.settings)).write("outbox.json", b"{")
+    assert alerts(Warehouse(world.settings)) == []

@@ -68,8 +68,9 @@ def test_the_gates_message_names_the_headers_and_ends_with_the_proposal() -> Non
     known = Progress(held={one: Held("2026-11-21T02:00:00+00:00", message, 20, "u") for one in ("a", "b")})
     for shown in (message, held.message(SILVER, known)):
         assert shown is not None
-        before, _, lines = shown.partition("\n")
+        before, _, lines = shown.partition("settings:\n")
         assert '"x-topic" (20)' in before
+        assert before.count("\n") < 5
         assert lines == proposed
 
 

@@ -29,7 +29,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
         ["trace", "a:0:1", "--warehouse", "{nowhere}"],
         ["readmit", "silver.dlq_records", "--warehouse", "{nowhere}"],
         ["report", "--warehouse", "{nowhere}"],
-        ["doctor", "--warehouse", "{nowhere}"],
+        ["doctor", "--warehouse", "{nowhere}/warehouse"],
         ["run", "--warehouse", "{file}/below"],
         ["report", "--warehouse", "{file}"],
         ["run", "--landing", "{file}"],

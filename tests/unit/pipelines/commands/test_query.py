@@ -80,8 +80,8 @@ def test_now_is_the_present_unless_it_is_given() -> None:
     [
         pytest.param("topic", "--param NAME=VALUE", id="no ="),
         pytest.param("a b=1", "--param NAME=VALUE", id="no name"),
-        pytest.param("now=yesterday", "no timestamp", id="now is text"),
-        pytest.param("now=5", "no timestamp", id="now is a number"),
+        pytest.param("now=someday", "no time", id="now is text"),
+        pytest.param("now=5", "no time", id="now is a number"),
     ],
 )
 def test_a_parameter_that_cannot_be_used(given: str, said: str) -> None:

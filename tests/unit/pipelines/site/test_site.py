@@ -188,11 +188,16 @@ def test_numbers_equal_the_rows_of_tables(filled: Settings, found: Content) -> N
     hours = jvmless.rows(warehouse, "gold.dlq_summary", equal)
     week = [row for row in hours if row["hour"] > NOW - 168 * HOUR]
     assert sum(found.timeline.totals) == sum(row["record_count"] for row in week)
-    assert found.timeline.last_hour == sum(row["record_count"] for row in hours if row["hour"].hour == 11) - sum(
-        row["record_count"] for row in hours if row["hour"].hour == 11 and row["hour"].day != 21
-    )
-    before = [row for row in hours if row["hour"] == found.timeline.last_hour_at - timedelta(days=7)]
-    assert found.timeline.hour_before == sum(row["record_count"] for row in before) > 0
+
+    def within(begin: timedelta, end: timedelta = 0 * HOUR) -> int:
+        times = [(row["first_routed_at"], row["record_count"]) for row in hours]
+        return sum(count for at, count in times if NOW - begin < at <= NOW - end)
+
+    week_ago = timedelta(days=7)
+    assert found.timeline.hour_before == within(week_ago + HOUR, week_ago) > 0
+    assert found.timeline.last_hour == sum(one.last_hour for one in found.timeline.series) == within(HOUR)
+    assert sum(one.day for one in found.timeline.series) == within(24 * HOUR) > within(HOUR)
+    assert sum(one.week for one in found.timeline.series) == within(week_ago) > within(24 * HOUR)
     rows = jvmless.rows(warehouse, "gold.dlq_incidents", equal)
     assert {one.incident_id: one.records for one in found.incidents} == {
         row["incident_id"]: row["record_count"] for row in rows

@@ -1,0 +1,173 @@
+"""Findings about trust, mistakes in settings, held scopes, silent feeds -> one list for all who tell or count them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from expectations.gold.dlq_misconfigurations import SEVERITIES
+from expectations.rules import counted
+from expectations.text import visible
+from pipelines.catalog import CATALOG
+from pipelines.incidents.severity import LEVELS
+from pipelines.run.newest import Newest, Silence
+from pipelines.steps import held, scopes
+from pipelines.warehouse import jvmless, progress
+from pipelines.warehouse.tables import Warehouse
+
+FINDINGS, MISTAKES = "gold.trust_findings", "gold.dlq_misconfigurations"
+URGENT = LEVELS[:2]
+HELD, SILENT = "HELD", "SILENT_FEED"
+
+UNKNOWN = "unknown topic"
+COUNTED = {
+    "LOST_MESSAGES": "lost message",
+    "ABSENT_MESSAGES": "absent message",
+    "FAILED_DLQ_WRITES": "failed DLQ write",
+    "MISSING_DLQ_OFFSETS": "unexplained DLQ offset",
+    "ABORTED_DLQ_WRITES": "aborted DLQ write",
+    "MISSING_HEADERS": "incomplete dead letter",
+    "QUARANTINED": "quarantined dead letter",
+    "UNKNOWN_WRITER": "nameless dead letter",
+    "LATE_DATA": "late dead letter",
+    HELD: "held row",
+}
+"""What findings of a kind count, each in the unit that every place uses."""
+
+MOST_SUBJECTS = 3
+
+# Whose the findings are that name no topic: column and condition by kind and table.
+_NAMELESS = {
+    "QUARANTINED": ("quarantine.dlq_records", "_source", "dlq_topic IS NULL"),
+    "FAILED_DLQ_WRITES": ("silver.dlq_write_failures", "dlq_topic", "original_topic IS NULL"),
+}
+_OF_FILE = "file:"
+
+Finding = Mapping[str, Any]
+
+
+def findings_of(
+    warehouse: Warehouse, feeds: Iterable[tuple[Newest, Silence | None]], now: datetime | None = None
+) -> list[dict[str, Any]]:
+    """Return the findings that began before ``now``, the most severe first.
+
+    Held scopes and silent ``feeds`` are as of now. A mistake in settings has the group as its name. ``subject`` is what
+    a finding is about, in words.
+    """
+    now = now or datetime.now(UTC)
+    found = [
+        *_stored(warehouse),
+        *map(_of_mistake, mistakes_of(warehouse, now)),
+        *_held(warehouse),
+        *(_silent(feed, silence) for feed, silence in feeds if silence is not None),
+    ]
+    for one in found:
+        one["subject"] = _subject(warehouse, one)
+    return sorted(
+        (one for one in found if one["since"] is None or one["since"] <= now),
+        key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["topic"] or "", one["name"] or ""),
+    )
+
+
+def urgent(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings that cannot wait: what every place counts as urgent."""
+    return [one for one in findings if one["severity"] in URGENT]
+
+
+def is_mistake(finding: Finding) -> bool:
+    """Tell whether a finding is a mistake in settings."""
+    return finding["kind"] in SEVERITIES
+
+
+def mistakes_of(warehouse: Warehouse, now: datetime) -> list[dict[str, Any]]:
+    """Return the mistakes in settings that dead letters depend on, made before ``now``, the most severe first."""
+    if not warehouse.exists(MISTAKES):
+        return []
+    rows = jvmless.rows(warehouse, MISTAKES, {"cluster": warehouse.cluster})
+    known = [row for row in rows if row["since"] is None or row["since"] <= now]
+    found = [{name: value for name, value in row.items() if name != "cluster"} for row in known]
+    return sorted(found, key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["group_id"]))
+
+
+def amount_of(findings: Sequence[Finding], kind: str) -> int:
+    """Return what the findings of a kind count together."""
+    return sum(one["amount"] for one in findings if one["kind"] == kind)
+
+
+def told_of(finding: Finding) -> str:
+    """Return a finding in a few words, safe for a terminal: what it is about, and what it counts."""
+    noun = COUNTED.get(finding["kind"])
+    what = finding["kind"].replace("_", " ").lower() if noun is None else counted(finding["amount"], noun)
+    return f"{visible(finding.get('subject') or UNKNOWN)}: {what}"
+
+
+def _subject(warehouse: Warehouse, one: Finding) -> str:
+    names = [name for name in (one["topic"], one["name"]) if name]
+    if one["kind"] == HELD:
+        return str(one["topic"] or one["name"]).removeprefix(_OF_FILE)
+    if names or one["kind"] not in _NAMELESS:
+        return " ".join(names) or UNKNOWN
+    table, column, where = _NAMELESS[one["kind"]]
+    try:
+        text = f'SELECT DISTINCT "{column}" AS name FROM rows WHERE {where}'
+        rows = jvmless.query(warehouse, table, text, {"cluster": warehouse.cluster}) if warehouse.exists(table) else []
+    except Exception:  # a damaged table, which `afterlog doctor` names
+        return UNKNOWN
+    found = sorted({row["name"] for row in rows if row["name"] is not None})
+    more = f" and {len(found) - MOST_SUBJECTS:,} more" if len(found) > MOST_SUBJECTS else ""
+    return f"{', '.join(found[:MOST_SUBJECTS])}{more}" or UNKNOWN
+
+
+def _stored(warehouse: Warehouse) -> list[dict[str, Any]]:
+    if not warehouse.exists(FINDINGS):
+        return []
+    rows = jvmless.rows(warehouse, FINDINGS, {"cluster": warehouse.cluster})
+    return [{name: value for name, value in row.items() if name != "cluster"} for row in rows]
+
+
+def _of_mistake(row: Finding) -> dict[str, Any]:
+    return {
+        "kind": row["kind"],
+        "topic": row["dlq_topic"],
+        "name": row["group_id"],
+        "severity": row["severity"],
+        "since": row["since"],
+        "last_at": row["last_seen_at"],
+        "amount": 1,
+        "evidence": row["evidence"],
+        "remedy": row["remedy"],
+    }
+
+
+def _held(warehouse: Warehouse) -> Iterable[dict[str, Any]]:
+    for stage in CATALOG:
+        known = progress.load(warehouse, stage.table)
+        own = held.told_to_cluster(warehouse, stage.table, known).held if known else {}
+        for scope, kept in own.items():
+            yield {
+                "kind": HELD,
+                "topic": scopes.within(warehouse.cluster, scope),
+                "name": stage.table,
+                "severity": "high",
+                "since": datetime.fromisoformat(kept.since).astimezone(UTC),
+                "last_at": None,
+                "amount": kept.rows,
+                "evidence": f"{counted(kept.rows, 'row')} {'waits' if kept.rows == 1 else 'wait'}, "
+                f"as the topic breaks the contract of {stage.table}",
+                "remedy": "afterlog doctor",
+            }
+
+
+def _silent(feed: Newest, silence: Silence) -> dict[str, Any]:
+    return {
+        "kind": SILENT,
+        "topic": None,
+        "name": feed.feed,
+        "severity": "high" if silence.is_urgent else "medium",
+        "since": feed.at,
+        "last_at": feed.at,
+        "amount": 1,
+        "evidence": f"nothing landed for longer than usual: {feed.in_words}",
+        "remedy": "afterlog doctor",
+    }

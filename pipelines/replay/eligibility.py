@@ -1,0 +1,161 @@
+"""An incident -> how many of its dead letters a plan would replay, which not and why, and what was replayed before.
+
+Tables, rules and the journal tell it as they tell a plan that asks no cluster, so that no number is promised which the
+plan then refuses.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from expectations.rules import counted
+from pipelines.errors import AfterlogError
+from pipelines.replay import judge, planning, rules, store
+from pipelines.replay.candidates import RECORDS, Candidate, Candidates, Choice
+from pipelines.replay.journal import Journal, place_of
+from pipelines.replay.judge import Options
+from pipelines.replay.kept import NAME
+from pipelines.replay.model import Letter
+from pipelines.replay.rules import Rules
+from pipelines.run.newest import moment
+from pipelines.settings import Settings
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
+
+MOST_REASONS = 4
+MOST_REPLAYS = 5
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a plan replayed of an incident: how many records, when the last, and what became of them."""
+
+    plan_id: str
+    records: int
+    last_at: datetime
+    outcomes: Mapping[str, int]
+
+    @property
+    def in_words(self) -> str:
+        """It as a sentence."""
+        known = [
+            f"{self.outcomes[name]:,} {words}" for name, words in judge.OUTCOMES.items() if self.outcomes.get(name)
+        ]
+        outcome = f": {', '.join(known)}" if known else ", outcome not looked at yet"
+        were = f"{counted(self.records, 'record')} {'was' if self.records == 1 else 'were'}"
+        return f"{were} replayed by plan {self.plan_id} on {moment(self.last_at)}{outcome}."
+
+
+@dataclass(frozen=True)
+class Eligibility:
+    """What a plan of an incident would do; ``to_fetch`` of the ``eligible`` records lack their payload as yet.
+
+    ``why_unknown`` is why nobody can tell: then there are no numbers.
+    """
+
+    chosen: int | None = None
+    eligible: int | None = None
+    to_fetch: int = 0
+    reasons: Mapping[str, int] | None = None
+    replayed: Sequence[Replayed] = ()
+    why_unknown: str | None = None
+
+    @property
+    def in_words(self) -> list[str]:
+        """It in sentences."""
+        lines = [one.in_words for one in self.replayed[:MOST_REPLAYS]]
+        if self.eligible is None or self.chosen is None:
+            return [*lines, f"How many records a plan would replay is not known: {self.why_unknown}"]
+        of = "it" if self.chosen == 1 else f"the {self.chosen:,} records"
+        lines.append(f"A plan would replay {self.eligible:,} of {of}, as far as the tables tell: no cluster was asked.")
+        if self.to_fetch:
+            lines.append(f"Of these {self.to_fetch:,} only if the original topic still has the payload.")
+        ranked = Counter(self.reasons or {}).most_common()
+        lines += [f"{count:,} not: {judge.REASONS[name]}." for name, count in ranked[:MOST_REASONS]]
+        if len(ranked) > MOST_REASONS:
+            lines.append(f"And {counted(len(ranked) - MOST_REASONS, 'other reason')}: the plan names all.")
+        return lines
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "records": self.chosen,
+            "eligible": self.eligible,
+            "payloads_to_fetch": self.to_fetch,
+            "reasons": dict(self.reasons or {}),
+            "why_unknown": self.why_unknown,
+            "replayed": [
+                {"plan": one.plan_id, "records": one.records, "last_at": one.last_at, "outcomes": dict(one.outcomes)}
+                for one in self.replayed
+            ],
+        }
+
+
+def of_incident(warehouse: Warehouse, incident_id: str) -> Eligibility:
+    """Return what a plan of an incident would do if it was made now."""
+    replayed: Sequence[Replayed] = ()
+    try:
+        place_of(warehouse.settings)
+        known = rules.of(warehouse.settings)
+        candidates = Candidates(warehouse, known)
+        found = candidates.chosen(Choice(incident=incident_id), warehouse.settings.replay.most_records)
+        replayed = _replayed(warehouse, found)
+        entries = judged(warehouse, found, known, Options(max_replays=warehouse.settings.replay.max_replays))
+        planning.leave_out_repeated(entries)
+    except AfterlogError as error:
+        return Eligibility(replayed=replayed, why_unknown=str(error))
+    eligible = [entry for entry in entries if not entry.reasons]
+    reasons = Counter(reason for entry in entries for reason in entry.reasons)
+    to_fetch = sum(entry.is_to_fetch for entry in eligible)
+    return Eligibility(len(entries), len(eligible), to_fetch, reasons, replayed)
+
+
+def judged(
+    warehouse: Warehouse, candidates: Sequence[Candidate], known: Rules, options: Options
+) -> list[planning.Entry]:
+    """Return the entries of candidates with the reasons that tables, rules and the journal give, without a cluster."""
+    entries = planning.judged(candidates, known, options)
+    planning.judge_loops(entries, letter_topics(warehouse))
+    planning.judge_claims(entries, options, claims(warehouse.settings, entries))
+    return entries
+
+
+def claims(settings: Settings, entries: Sequence[planning.Entry]) -> Mapping[Letter, bool]:
+    """Return the dead letters that plans have taken, themselves or others of the same source records.
+
+    True: the journal knows that it stands on a target.
+    """
+    if not place_of(settings).has(NAME):
+        return {}
+    with Journal.of(settings) as journal:
+        found = journal.claims(entry.letter for entry in entries)
+        sources = journal.claimed_sources(entry.source for entry in entries)
+        produced = journal.are_produced(found)
+    taken = {entry.letter for entry in entries if entry.letter in found or entry.source.place in sources}
+    return {letter: letter in produced for letter in taken}
+
+
+def letter_topics(warehouse: Warehouse) -> set[str]:
+    """Return the dead-letter topics of which records landed."""
+    equal: Mapping[str, str | int] = {"cluster": warehouse.cluster}
+    found = jvmless.query(warehouse, RECORDS, "SELECT DISTINCT dlq_topic FROM rows", equal)
+    return {row["dlq_topic"] for row in found}
+
+
+def _replayed(warehouse: Warehouse, candidates: Sequence[Candidate]) -> list[Replayed]:
+    """Return what plans replayed of dead letters, the newest first."""
+    places = {candidate.place for candidate in candidates}
+    by_plan: dict[str, list[datetime]] = {}
+    for row in store.replayed(warehouse):
+        if Letter.of(row).place in places:
+            by_plan.setdefault(row["plan_id"], []).append(row["replayed_at"])
+    outcomes: dict[str, Counter[str]] = {}
+    for row in store.outcomes(warehouse) if by_plan else ():
+        if Letter.of(row).place in places:
+            outcomes.setdefault(row["plan_id"], Counter())[row["outcome"]] += 1
+    found = [Replayed(plan_id, len(times), max(times), outcomes.get(plan_id, {})) for plan_id, times in by_plan.items()]
+    return sorted(found, key=lambda one: (one.last_at, one.plan_id), reverse=True)

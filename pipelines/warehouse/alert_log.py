@@ -1,0 +1,83 @@
+"""The outbox of alerts, as far as others read it: where it is, and what became of alerts, as rows of quality.alerts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any
+
+from expectations.contract import Column, Contract
+from pipelines.stores import places
+from pipelines.stores.base import Store
+from pipelines.warehouse.tables import Warehouse
+
+DIRECTORY, FILE = "_alerts", "outbox.json"
+
+ALERTS = Contract(
+    table="quality.alerts",
+    description="One row per alert that was sent, suppressed or given up, or that waits; read from the outbox.",
+    columns=(
+        Column("cluster", "string", "Kafka cluster, a setting."),
+        Column("at", "timestamp", "When it was sent, suppressed or given up; of one that waits when it was made."),
+        Column("status", "string", "sent, suppressed, failed or pending."),
+        Column("route", "string", "Route that it goes to, by the settings."),
+        Column("alert_id", "string", "Id of the alert, as its receiver knows it."),
+        Column("kind", "string", "Kind of its news, such as opened or finding; storm where it has several."),
+        Column("severity", "string", "The worst severity of its news."),
+        Column("title", "string", "What it is about."),
+        Column("answer", "string", "What the receiver answered, or why it was not sent; null where it is to be sent."),
+    ),
+    grain=("cluster", "alert_id"),
+)
+
+
+def place(warehouse: Warehouse) -> Store:
+    """Return the place of the outbox of a warehouse's cluster; a warehouse can hold several clusters.
+
+    Raises UsageError: only Spark opens the warehouse.
+    """
+    warehouse.refuse_spark_only("alerts are sent")
+    name = warehouse.cluster
+    if not re.fullmatch(
+        r"[a-z0-9][a-z0-9_]{0,63}", name
+    ):  # others could be no file's name, or one that differs in case
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        name = f"{re.sub(r'[^a-z0-9_]+', '-', name.lower())[:40]}-{digest}"
+    return places.of(f"{warehouse.root}/{DIRECTORY}/{name}")
+
+
+def alerts(warehouse: Warehouse) -> list[dict[str, Any]]:
+    """Return the rows of quality.alerts, times as ISO-8601 text; none if the outbox cannot be read."""
+    if not warehouse.opens_tables:
+        return []
+    try:
+        told = json.loads(place(warehouse).text(FILE) or "{}")
+        waiting = [_waiting(one) for one in told.get("pending", ())]
+        over = [_row(one["at"]["time"], one["status"], one, one["title"], one["answer"]) for one in told.get("log", ())]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # `afterlog alerts` says why
+        return []
+    return [{"cluster": warehouse.cluster, **row} for row in (*over, *waiting)]
+
+
+def _waiting(alert: dict[str, Any]) -> dict[str, Any]:
+    news = alert["news"]
+    first = news[0]
+    worst = min(news, key=lambda one: ("critical", "high", "medium", "low").index(one["severity"]))
+    kind = first["kind"] if len(news) == 1 else "storm"
+    title = first["title"] if len(news) == 1 else f"{len(news)} alerts: {first['title']}, ..."
+    facts = {"route": alert["route"], "id": alert["id"], "kind": kind, "severity": worst["severity"]}
+    return _row(alert["made_at"]["time"], "pending", facts, title, alert["answer"])
+
+
+def _row(at: str, status: str, facts: dict[str, Any], title: str, answer: str | None) -> dict[str, Any]:
+    return {
+        "at": at,
+        "status": status,
+        "route": facts["route"],
+        "alert_id": facts["id"],
+        "kind": facts["kind"],
+        "severity": facts["severity"],
+        "title": title,
+        "answer": answer,
+    }

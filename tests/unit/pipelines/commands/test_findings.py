@@ -1,0 +1,121 @@
+"""One list of findings: what they are about in words, what is urgent, and mistakes in settings among them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.commands import findings, incidents
+from pipelines.metrics.families import families
+from pipelines.run import newest
+from pipelines.settings import Settings, load
+from pipelines.site import reading
+from pipelines.steps.held import Held
+from pipelines.warehouse import progress
+from pipelines.warehouse.progress import Progress
+from pipelines.warehouse.tables import Warehouse
+from tests.testing import sites
+from tests.testing.deliveries import store
+from tests.testing.sites import HOSTILE, HOUR, NOW
+
+FINDING = {"cluster": "default", "severity": "high", "since": NOW - HOUR, "amount": 1, "evidence": "e", "remedy": "r"}
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    for place in (settings.warehouse, settings.landing):
+        Path(place).mkdir(exist_ok=True)
+    return settings
+
+
+def told(settings: Settings) -> list[str]:
+    return [findings.told_of(one) for one in findings.findings_of(Warehouse(settings), [], NOW)]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"kind": "LOST_MESSAGES", "topic": "checkout", "amount": 2}, "checkout: 2 lost messages"),
+        ({"kind": "QUARANTINED", "topic": "dlq.a"}, "dlq.a: 1 quarantined dead letter"),
+        ({"kind": "WOULD_FAIL", "topic": "a", "name": "writer"}, "a writer: would fail"),
+        ({"kind": "ABSENT_MESSAGES"}, "unknown topic: 1 absent message"),
+        ({"kind": "X", "topic": HOSTILE[3]}, "evil\\u202etxt.exe\\u2066: x"),
+    ],
+    ids=lambda value: value["kind"] if isinstance(value, dict) else "",
+)
+def test_a_finding_names_its_subject_first(row: dict[str, Any], words: str, settings: Settings) -> None:
+    store(settings, "gold.trust_findings", FINDING | row)
+    assert told(settings) == [words]
+
+
+def test_lines_without_a_topic_are_told_by_their_files(settings: Settings) -> None:
+    store(settings, "gold.trust_findings", FINDING | {"kind": "QUARANTINED"})
+    refused = [sites.letter(place, dlq_topic=None, _source=f"{name}.jsonl") for place, name in enumerate("abcdd")]
+    store(settings, "quarantine.dlq_records", *refused, sites.letter(9, _source="of-a-topic.jsonl"))
+    assert told(settings) == ["a.jsonl, b.jsonl, c.jsonl and 1 more: 1 quarantined dead letter"]
+
+
+def test_a_held_file_is_told_by_its_name(settings: Settings) -> None:
+    held = {"file:orders.jsonl": Held("2026-11-21T02:00:00+00:00", "It broke.", 1, "")}
+    progress.save(Warehouse(settings), "silver.dlq_records", Progress(held=held))
+    assert told(settings) == ["orders.jsonl: 1 held row"]
+
+
+def test_what_was_found_later_is_not_told_of_an_earlier_moment(settings: Settings) -> None:
+    store(settings, "gold.trust_findings", FINDING | {"kind": "X"}, FINDING | {"kind": "Y", "since": NOW + HOUR})
+    assert told(settings) == ["unknown topic: x"]
+
+
+def test_top_page_metrics_and_alerts_count_the_same_findings(settings: Settings) -> None:
+    severities = ("critical", "high", "high", "medium", "low")
+    rows = [FINDING | {"kind": f"K{number}", "severity": one} for number, one in enumerate(severities)]
+    store(settings, "gold.trust_findings", *rows)
+    store(settings, "gold.dlq_incidents", sites.incident(0))
+    mistake = {"cluster": "default", "kind": "DLQ_MISSING", "group_id": "g", "dlq_topic": "d", "severity": "critical"}
+    told_then = {"since": NOW - HOUR, "last_seen_at": NOW - HOUR, "evidence": "It is gone.", "remedy": "r"}
+    store(settings, "gold.dlq_misconfigurations", mistake | told_then)
+    page = reading.gather(Warehouse(settings), now=NOW)
+    assert len(page.findings) == 6
+    assert "4 urgent findings" in page.light.sentence
+    assert "4 findings are urgent." in page.light.reasons
+    text = incidents.top(Warehouse(settings), at=NOW.isoformat()).result
+    assert "4 urgent findings" in text.splitlines()[0]
+    assert "Findings: 6, of which 4 are urgent; 1 of them, of settings, stand below" in text
+    (gauge,) = [one for one in families(Warehouse(settings), NOW) if one.name == "afterlog_findings"]
+    assert sum(sample.value for sample in gauge.samples) == 6
+
+
+MINUTE = timedelta(minutes=1)
+
+
+def steady(settings: Settings) -> None:
+    """Store dead letters every five minutes until 32 hours ago."""
+    times = [NOW - 32 * HOUR - 5 * place * MINUTE for place in range(50)]
+    rows = ({"cluster": "default", "timestamp": at, "_ingested_at": at} for at in times)
+    store(settings, "bronze.dlq_records", *rows)
+
+
+def silences(settings: Settings) -> list[tuple[str, str]]:
+    tables = Warehouse(settings)
+    feeds = [(one, newest.silence(tables, one)) for one in newest.of_feeds(tables, NOW) if one.used]
+    return [(one["kind"], one["severity"]) for one in findings.findings_of(tables, feeds, NOW)]
+
+
+def test_nobody_is_called_for_files_of_dead_letters_that_pause(settings: Settings) -> None:
+    steady(settings)
+    assert silences(settings) == [("SILENT_FEED", "medium")]
+    place = {"warehouse": settings.warehouse, "landing": settings.landing}
+    assert silences(load(**place, silence={"after_hours": {"dlq": 24}})) == [("SILENT_FEED", "high")]
+
+
+def test_a_dlq_that_is_read_to_its_end_is_quiet_and_one_that_is_not_read_is_silent(settings: Settings) -> None:
+    steady(settings)
+    kafka = {"dlq": {"source": "kafka"}, "kafka": {"bootstrap_servers": "127.0.0.1:1"}}
+    read = load(warehouse=settings.warehouse, landing=settings.landing, **kafka)
+    progress.note_read(Warehouse(read), "bronze.dlq_records", ["dlq.orders"], NOW - 20 * MINUTE)
+    assert silences(read) == []
+    progress.note_read(Warehouse(read), "bronze.dlq_records", ["dlq.orders"], NOW - 20 * HOUR)
+    assert silences(read) == [("SILENT_FEED", "high")]

@@ -1,0 +1,363 @@
+"""Every place tells the same fact alike: random small warehouses are asked in pairs of places, and answers compared.
+
+Places are ``top``, ``incidents``, ``incident``, ``ask``, the page, alerts and metrics. A fact is asked of each place
+that tells it, and all answers must be equal. That an incident agrees with its plan is in replay/test_eligibility.py.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from expectations.text import visible
+from pipelines.alerts import news
+from pipelines.commands import ask, incidents
+from pipelines.commands import rows as printed
+from pipelines.commands.findings import URGENT
+from pipelines.incidents.severity import LEVELS
+from pipelines.metrics.families import families
+from pipelines.settings import Settings, load
+from pipelines.site import reading
+from pipelines.site.content import Content
+from pipelines.warehouse import actions
+from pipelines.warehouse.tables import Warehouse
+from tests.testing import sites
+from tests.testing.deliveries import store
+from tests.testing.examples import at_most
+from tests.testing.sites import HOUR, NOW
+
+MINUTE = timedelta(minutes=1)
+GROUPS = ("orders-workers", "billing\x1b[31m", "<b>sink</b>")
+TOPICS = ("orders", "payments", "shipments")
+KINDS = ("LOST_MESSAGES", "FAILED_DLQ_WRITES", "QUARANTINED", "WOULD_FAIL", "LATE_DATA")
+OUTCOMES = ("LOST", "DEAD_LETTERED", "ACKNOWLEDGED", "FAILED")
+
+
+@dataclass(frozen=True)
+class World:
+    """A warehouse, and each place's answer about it as of ``NOW``."""
+
+    settings: Settings
+
+    @property
+    def tables(self) -> Warehouse:
+        return Warehouse(self.settings)
+
+    @cached_property
+    def top(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(incidents.top(self.tables, "json", NOW.isoformat()).result)
+        return told
+
+    @cached_property
+    def top_text(self) -> str:
+        return incidents.top(self.tables, at=NOW.isoformat()).result
+
+    @cached_property
+    def listed(self) -> list[dict[str, Any]]:
+        lines = incidents.listed(self.tables, "json", at=NOW.isoformat()).result.splitlines()
+        return [json.loads(one) for one in lines]
+
+    @cached_property
+    def page(self) -> Content:
+        return reading.gather(self.tables, now=NOW)
+
+    @cached_property
+    def seen(self) -> news.Snapshot:
+        return news.snapshot(self.tables, NOW)
+
+    def metric(self, name: str) -> dict[tuple[str, ...], float]:
+        (family,) = [one for one in families(self.tables, NOW) if one.name == f"afterlog_{name}"]
+        return {
+            tuple(value for label, value in one.labels.items() if label != "cluster"): one.value
+            for one in family.samples
+        }
+
+    def asked(self, question: str) -> list[dict[str, Any]]:
+        rows = ask.rows_without_jvm(self.tables, ask.find(question).text, {"now": NOW})
+        out = io.StringIO()
+        printed.write(rows, "json", out)
+        return [json.loads(line) for line in out.getvalue().splitlines()]
+
+    def one(self, name: str) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(incidents.one(self.tables, name, "json", NOW.isoformat()).result)
+        return told
+
+
+Fact = Callable[[World], object]
+HEADLINE = re.compile(r"(?P<loud>[\d,]+) incidents? open(?:, (?P<muted>\d+) muted)?(?:, (?P<lost>\d+) messages? lost)?")
+HEADLINE_OF_FINDINGS = re.compile(r"(\d+) urgent findings?")
+
+
+def _headline(sentence: str, part: str) -> int:
+    found = HEADLINE.search(sentence)
+    assert found
+    return int(found[part] or 0)
+
+
+def _urgent_in(sentence: str) -> int:
+    found = HEADLINE_OF_FINDINGS.search(sentence)
+    return int(found[1]) if found else 0
+
+
+def _of_incidents(told: list[dict[str, Any]], *columns: str) -> dict[str, tuple[Any, ...]]:
+    return {one["incident_id"]: tuple(_seen(one[name]) for name in columns) for one in told}
+
+
+def _seen(value: Any) -> Any:
+    """Return a value as people see it; JSON and pages have the text itself, and alerts what is seen of it."""
+    return visible(value) if isinstance(value, str) else value
+
+
+SHOWN = ("severity", "verdict", "record_count", "sentence")
+FACTS: dict[str, dict[str, Fact]] = {
+    "which incidents are open": {
+        "top": lambda world: sorted(one["incident_id"] for one in world.top["incidents"]),
+        "incidents": lambda world: sorted(one["incident_id"] for one in world.listed if one["state"] != "RESOLVED"),
+        "page": lambda world: sorted(one.incident_id for one in world.page.open),
+        "alerts": lambda world: sorted(one.news.key for one in world.seen.incidents or () if one.is_open),
+    },
+    "which incident is the most urgent": {
+        "top": lambda world: [one["incident_id"] for one in world.top["incidents"]][:1],
+        "page": lambda world: [one.incident_id for one in world.page.open][:1],
+    },
+    "severity, verdict, records and sentence of incidents": {
+        "incidents": lambda world: _of_incidents(world.listed, *SHOWN),
+        "incident": lambda world: _of_incidents([world.one(one["incident_id"]) for one in world.listed], *SHOWN),
+        "page": lambda world: {
+            one.incident_id: (one.severity, one.verdict, one.records, visible(one.sentence))
+            for one in world.page.incidents
+        },
+        "alerts": lambda world: {
+            one.news.key: (one.news.severity, one.news.verdict, *(one.news.about[name] for name in SHOWN[2:]))
+            for one in world.seen.incidents or ()
+        },
+    },
+    "state of incidents": {
+        "incidents": lambda world: _of_incidents(world.listed, "state"),
+        "incident": lambda world: _of_incidents([world.one(one["incident_id"]) for one in world.listed], "state"),
+        "page": lambda world: {one.incident_id: (one.state,) for one in world.page.incidents},
+        "alerts": lambda world: {one.news.key: (one.news.about["state"],) for one in world.seen.incidents or ()},
+    },
+    "how many open incidents nobody muted": {
+        "top": lambda world: _headline(world.top["sentence"], "loud"),
+        "page": lambda world: _headline(world.page.light.sentence, "loud"),
+        "page's list": lambda world: sum(one.is_loud for one in world.page.incidents),
+        "metrics": lambda world: sum(world.metric("open_incidents").values()),
+        "alerts": lambda world: sum(one.is_open and not one.is_muted for one in world.seen.incidents or ()),
+    },
+    "how many open incidents are muted": {
+        "top": lambda world: _headline(world.top["sentence"], "muted"),
+        "page": lambda world: _headline(world.page.light.sentence, "muted"),
+        "metrics": lambda world: sum(world.metric("muted_incidents").values()),
+        "alerts": lambda world: len(world.seen.muted),
+    },
+    "which incidents had dead letters in the last day": {
+        "incidents": lambda world: sorted(
+            one["incident_id"]
+            for one in world.listed
+            if datetime.fromisoformat(one["last_at"]) > NOW - timedelta(days=1)
+        ),
+        "ask": lambda world: sorted(row["incident_id"] for row in world.asked("incidents_of_the_day")),
+    },
+    "findings by kind and severity": {
+        "top": lambda world: Counter((one["kind"], one["severity"]) for one in world.top["findings"]),
+        "page": lambda world: Counter((one["kind"], one["severity"]) for one in world.page.findings),
+        "metrics": lambda world: Counter({labels: int(count) for labels, count in world.metric("findings").items()}),
+        "alerts": lambda world: Counter((one.news.about["kind"], one.news.severity) for one in world.seen.findings),
+    },
+    "how many findings are urgent": {
+        "top": lambda world: _urgent_in(world.top["sentence"]),
+        "top's list": lambda world: sum(one["severity"] in URGENT for one in world.top["findings"]),
+        "page": lambda world: _urgent_in(world.page.light.sentence),
+        "page's reasons": lambda world: sum(
+            int(one.partition(" ")[0]) for one in world.page.light.reasons if one.endswith(" urgent.")
+        ),
+        "metrics": lambda world: sum(
+            count for (_, level), count in world.metric("findings").items() if level in URGENT
+        ),
+        "alerts": lambda world: sum(one.news.severity in URGENT for one in world.seen.findings),
+    },
+    "which settings are mistakes": {
+        "top": lambda world: sorted((one["kind"], one["group_id"]) for one in world.top["misconfigurations"]),
+        "top's findings": lambda world: sorted(
+            (one["kind"], one["name"]) for one in world.top["findings"] if one["kind"] == "DLQ_MISSING"
+        ),
+        "ask": lambda world: sorted((row["kind"], row["group_id"]) for row in world.asked("misconfigured_dlqs")),
+    },
+    "how many messages are lost": {
+        "top": lambda world: _headline(world.top["sentence"], "lost"),
+        "page": lambda world: _headline(world.page.light.sentence, "lost"),
+        "page's delivery": lambda world: world.page.delivery.total.lost if world.page.delivery.total else 0,
+        "metrics": lambda world: sum(world.metric("lost_messages").values()),
+    },
+    "messages by topic and outcome": {
+        "page": lambda world: {
+            (topic, name): count for topic, of in world.page.delivery.outcomes for name, count in of.items() if count
+        },
+        "ask": lambda world: {
+            (row["topic"], row["outcome"]): row["message_count"] for row in world.asked("messages_by_outcome")
+        },
+    },
+    "dead letters by owner": {
+        "page": lambda world: {one.name: one.records for one in world.page.groups if one.records},
+        "metrics": lambda world: _by_owner(world.metric("dead_letters")),
+    },
+    "dead letters of the last hour by owner": {
+        "page": lambda world: {one.name: one.last_hour for one in world.page.timeline.series if one.last_hour},
+        "ask": lambda world: {
+            row["owner"]: row["records_in_the_last_hour"]
+            for row in world.asked("top_groups")
+            if row["records_in_the_last_hour"]
+        },
+    },
+    "dead letters of the last day by owner": {
+        "page": lambda world: {one.name: one.day for one in world.page.timeline.series if one.day},
+        "ask": lambda world: {row["owner"]: row["record_count"] for row in world.asked("top_groups")},
+    },
+    "the front's sentence": {
+        "top": lambda world: world.top["sentence"],
+        "top as text": lambda world: world.top_text.splitlines()[0],
+        "page": lambda world: world.page.light.sentence,
+    },
+}
+"""By fact the places that tell it, each with what it tells."""
+
+
+def _by_owner(counts: dict[tuple[str, ...], float]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for (_, owner, _), count in counts.items():
+        found[owner] += int(count)
+    return dict(found)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What is in a warehouse."""
+
+    incidents: list[dict[str, Any]]
+    muted: list[bool]
+    letters: list[tuple[int, str]]
+    findings: list[dict[str, Any]]
+    mistakes: list[str]
+    messages: list[tuple[str, str]]
+
+
+@st.composite
+def drawn(draw: st.DrawFn) -> Drawn:
+    several = draw(
+        st.lists(
+            st.fixed_dictionaries(
+                {
+                    "age": st.integers(0, 60),
+                    "severity": st.sampled_from(LEVELS),
+                    "verdict": st.sampled_from(["SYSTEMIC", "POISON_PILL", "FLOOD"]),
+                    "record_count": st.integers(1, 5_000),
+                    "consumer_group": st.sampled_from(GROUPS),
+                    "pause_seconds": st.sampled_from([1_800, 7_200, 864_000]),
+                    "predecessor_id": st.sampled_from([None, sites.incident_id(99)]),
+                }
+            ),
+            min_size=1,
+            max_size=5,
+        )
+    )
+    return Drawn(
+        several,
+        draw(st.lists(st.booleans(), min_size=len(several), max_size=len(several))),
+        draw(st.lists(st.tuples(st.integers(0, 3 * 24 * 60), st.sampled_from(GROUPS)), max_size=20)),
+        draw(
+            st.lists(
+                st.fixed_dictionaries(
+                    {
+                        "kind": st.sampled_from(KINDS[1:]),
+                        "topic": st.sampled_from([*TOPICS, None]),
+                        "severity": st.sampled_from(LEVELS),
+                        "amount": st.integers(1, 9),
+                    }
+                ),
+                max_size=5,
+                unique_by=lambda one: (one["kind"], one["topic"]),
+            )
+        ),
+        draw(st.lists(st.sampled_from(GROUPS), max_size=2, unique=True)),
+        draw(st.lists(st.tuples(st.sampled_from(TOPICS), st.sampled_from(OUTCOMES)), max_size=12)),
+    )
+
+
+def fill(settings: Settings, given: Drawn) -> World:
+    """Store what is drawn, each fact in the table that is its home, as runs do."""
+    rows = []
+    for number, one in enumerate(given.incidents):
+        more = {name: value for name, value in one.items() if name != "age"}
+        rows.append(sites.incident(number, last_at=NOW - one["age"] * HOUR - MINUTE, **more))
+    store(settings, "gold.dlq_incidents", *rows)
+    store(settings, "gold.blast_radius")
+    store(settings, "gold.incident_suspects")
+    for number, is_muted in enumerate(given.muted):
+        if is_muted:
+            actions.act(Warehouse(settings), sites.incident_id(number), actions.MUTE, NOW + 10_000 * HOUR)
+    letters = [
+        sites.letter(place, routed_at=NOW - age * MINUTE, consumer_group=group, disposition="CLIENT_REJECTED")
+        for place, (age, group) in enumerate(given.letters)
+    ]
+    store(settings, "silver.dlq_records", *letters)
+    store(settings, "silver.dlq_control_markers")
+    hours: dict[tuple[datetime, str], list[datetime]] = {}
+    for row in letters:
+        key = row["routed_at"].replace(minute=0, second=0), row["consumer_group"]
+        hours.setdefault(key, []).append(row["routed_at"])
+    summed = [
+        sites.hour(hour, len(times), consumer_group=group, first_routed_at=min(times), last_routed_at=max(times))
+        for (hour, group), times in hours.items()
+    ]
+    store(settings, "gold.dlq_summary", *summed)
+    landed = {"cluster": "default", "timestamp": NOW - HOUR, "_ingested_at": NOW - HOUR}
+    store(settings, "bronze.dlq_records", landed)
+    outcomes = Counter(given.messages)
+    findings = [{**one, "since": NOW - HOUR} for one in given.findings]
+    reconciled = []
+    for topic in TOPICS:
+        if lost := outcomes[topic, "LOST"]:
+            finding = {"kind": KINDS[0], "topic": topic, "severity": "critical", "amount": lost}
+            findings.append(finding | {"since": NOW - HOUR})
+            reconciled.append({"cluster": "default", "hour": NOW - HOUR, "topic": topic, "lost_count": lost})
+    words = {"cluster": "default", "evidence": "it is so", "remedy": "afterlog top"}
+    store(settings, "gold.trust_findings", *(words | one for one in findings))
+    store(settings, "gold.reconciliation", *reconciled)
+    mistake = words | {"kind": "DLQ_MISSING", "dlq_topic": "dlq.orders", "severity": "critical"}
+    times = {"since": NOW - HOUR, "last_seen_at": NOW - HOUR}
+    store(settings, "gold.dlq_misconfigurations", *(mistake | times | {"group_id": name} for name in given.mistakes))
+    ledger = [
+        {"cluster": "default", "topic": topic, "partition": 0, "offset": offset, "outcome": outcome, "slice": "a"}
+        for offset, (topic, outcome) in enumerate(given.messages)
+    ]
+    store(settings, "gold.message_ledger", *(row | {"acknowledgement_count": 1} for row in ledger))
+    return World(settings)
+
+
+@at_most(12)
+@given(given=drawn())
+def test_every_pair_of_places_tells_the_same(given: Drawn, tmp_path_factory: pytest.TempPathFactory) -> None:
+    place = tmp_path_factory.mktemp("voice")
+    (place / "landing").mkdir()
+    world = fill(load(warehouse=str(place / "warehouse"), landing=str(place / "landing")), given)
+    for fact, places in FACTS.items():
+        told = {name: tell(world) for name, tell in places.items()}
+        for one, other in combinations(told, 2):
+            assert told[one] == told[other], f"{fact}: {one} and {other}"
+
+
+def test_twenty_pairs_of_places_and_more_are_asked() -> None:
+    assert sum(1 for places in FACTS.values() for _ in combinations(places, 2)) > 20
