@@ -77,6 +77,11 @@ def moment(micros: int) -> datetime | None:
         return None
 
 
+def micros(at: datetime) -> int:
+    """Return microseconds since 1970."""
+    return (at - EPOCH) // timedelta(microseconds=1)
+
+
 def sparkline(timeline: Iterable[Mapping[str, int]], most: int = 32) -> str:
     """Return records by time as a row of blocks, at most ``most``, from the first record's half hour to the last's."""
     counted = {one["half_hour"]: one["record_count"] for one in timeline}

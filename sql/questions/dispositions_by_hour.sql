@@ -1,4 +1,5 @@
--- Purpose: how do dispositions shift over time, by owner and hour of the last day?
+-- Purpose: how do dispositions shift over time, by owner and hour of the last day? The hour of :now is counted whole,
+--   as known now.
 -- Usage: afterlog ask dispositions_by_hour [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.

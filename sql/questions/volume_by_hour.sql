@@ -1,4 +1,5 @@
 -- Purpose: is the DLQ filling faster than usual? Records by hour of the last three days, against the median hour.
+--   The hour of :now is counted whole, as known now.
 -- Usage: afterlog ask volume_by_hour [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the three days; default the present.
 -- Feeds: dlq.
