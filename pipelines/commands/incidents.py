@@ -497,7 +497,7 @@ def front(
         data = ahead[0]
     elif at:
         data = f"data {lasting(now - at)} old (newest dead letter {clock(at, now)})"
-    loud = [one for one in opened if one.state.muted_until is None]
+    loud = [one for one in opened if one.state.is_loud]
     urgent = [one for one in findings if one["severity"] in ("critical", "high")]
     lost = sum(one["amount"] for one in findings if one["kind"] == "LOST_MESSAGES")
     quiet = sum(one.state.is_quiet for one in loud)
@@ -628,8 +628,8 @@ def one(warehouse: Warehouse, wanted: str, form: str = "text", at: str | None = 
     suspects = [one for one in suspects if one["changed_at"] is None or one["changed_at"] <= found.now]
     blast = _blast(warehouse, incident.row, found.now)
     if form in ("mermaid", "svg"):
-        if blast is None or not blast.reached:
-            return Answer("", (f"No landed topology reads or writes the source topic of {name}.",), exit_code=1)
+        if blast is None or not blast.counted:
+            return Answer("", (f"No topology that was known then touches the source topic of {name}.",), exit_code=1)
         return Answer(blast.drawn(form))
     if form == "json":
         told = incident.as_json(warehouse.settings.report) | {

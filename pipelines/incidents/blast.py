@@ -74,9 +74,14 @@ class Blast:
         return [one for one in self.reached if one.direction == direction]
 
     @property
+    def counted(self) -> list[Reached]:
+        """What the topologies of the moment reach: later ones do not count."""
+        return [one for one in self.reached if not one.is_later]
+
+    @property
     def groups(self) -> list[str]:
-        """The applications that records of the topic reached, nearest first; later ones do not count."""
-        return list(dict.fromkeys(one.group_id for one in self.of(DOWNSTREAM) if not one.is_later))
+        """The applications that records of the topic reached, nearest first."""
+        return list(dict.fromkeys(one.group_id for one in self.counted if one.direction == DOWNSTREAM))
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -111,7 +116,7 @@ class Blast:
         return lines
 
     def drawn(self, form: str) -> str:
-        """Return a picture, ``mermaid`` or ``svg``, of the nodes that are reached."""
+        """Return a picture, ``mermaid`` or ``svg``, of the nodes that are reached by what counts."""
         topology = self.topology()
         return drawing.mermaid(topology) if form == "mermaid" else drawing.svg(topology, f"What {self.topic} reaches")
 
@@ -122,7 +127,7 @@ class Blast:
     def topology(self) -> Topology:
         """Return the nodes that are reached as one topology; its parts are those of all applications."""
         parts: dict[tuple[str, str | None], dict[str, Node]] = defaultdict(dict)
-        for one in self.reached:
+        for one in self.counted:
             parts[one.group_id, one.subtopology_id].update({node.name: node for node in one.nodes})
         return Topology(
             tuple(

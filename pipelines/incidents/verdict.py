@@ -368,6 +368,11 @@ def reach_of(episode: Row, found: Evidence) -> str:
     return REJECTION if found.is_rejection else UNDETERMINED
 
 
+def in_words(verdict: str) -> str:
+    """Return a verdict as people write it."""
+    return verdict.replace("_", " ").lower()
+
+
 def percent(share: float) -> str:
     """Return a share in words, such as `93 %`; never 100 % or 0 % if it is not exactly that."""
     if 0 < share < 0.005:

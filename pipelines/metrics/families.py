@@ -124,9 +124,8 @@ def _incidents(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
         found = Incidents(warehouse, now)
         open_ones = [one for one in found.known if one.state.is_open]
         for one in open_ones:
-            if one.state.muted_until is None:
-                opened[one.row["severity"]] += 1
-            muted += one.state.muted_until is not None
+            opened[one.row["severity"]] += one.state.is_loud
+            muted += not one.state.is_loud
         for row in found.letters("consumer_group, owner, disposition"):
             names = (row["consumer_group"], owner_of(row), row["disposition"])
             letters[tuple(name or "" for name in names)] += row["record_count"]

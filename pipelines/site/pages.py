@@ -182,12 +182,12 @@ class _Site:
 
     def reached(self, blast: Blast, path: str, root: str) -> Markup:
         """Return the picture of what a topic reaches, with the topic marked; it is empty if it reaches nothing."""
-        if not blast.reached:
+        if not blast.counted:
             return Markup("")
         applications: frozenset[str] = self.environment.globals["applications"]  # type: ignore[assignment]
         parts = {
             blast.part_name(one): f"{root}{addresses.application(one.group_id)}"
-            for one in blast.reached
+            for one in blast.counted
             if one.group_id in applications
         }
         topology = blast.topology()

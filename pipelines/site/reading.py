@@ -33,7 +33,7 @@ from pipelines.commands.incidents import (
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
 from pipelines.incidents.state import moment as moment_of
-from pipelines.incidents.verdict import POISON_PILL, at_offset, few_keys, percent
+from pipelines.incidents.verdict import POISON_PILL, at_offset, few_keys, in_words, percent
 from pipelines.run.freshness import Freshness
 from pipelines.run.newest import moment
 from pipelines.site import addresses, examples, news, payloads, places, quality
@@ -409,7 +409,7 @@ def _case(
 
 def chip(row: Row) -> str:
     """Return the verdict in a few words, with the figure that speaks for it."""
-    words = row["verdict"].replace("_", " ").lower()
+    words = in_words(row["verdict"])
     if row["verdict"] == POISON_PILL and row["top_records"]:
         worst = row["top_records"][0]
         where = at_offset(row["original_topic"], worst["original_partition"], worst["original_offset"])
