@@ -40,9 +40,10 @@ def severity(episode: Mapping[str, Any], judged: Judgement) -> tuple[str, list[s
     reasons: list[tuple[int, str]] = []
     if judged.verdict == SYSTEMIC or (judged.verdict == FLOOD and reach not in LIMITED):
         is_wide = records >= MANY or (records >= SEVERAL and (found.offset_share or 0.0) >= NEARLY_ALL)
-        archived = f"{FLOODS.get(episode['disposition'], 'nobody')} archived {sources_of(episode)}"
-        why = archived if judged.verdict == FLOOD else died_around(episode, found)
-        reasons.append((0 if is_wide else 1, why or sources_of(episode)))
+        why = died_around(episode, found) or f"{sources_of(episode)} failed"
+        if judged.verdict == FLOOD:
+            why = f"{FLOODS[episode['disposition']]} archived {sources_of(episode)}"
+        reasons.append((0 if is_wide else 1, why))
     if reach == PARTITION_LOCAL:
         share = percent(found.partition_share or 0.0)
         reasons.append((1, f"{share} of the source records are of partition {found.partition}"))
