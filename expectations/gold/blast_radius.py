@@ -21,8 +21,16 @@ CONTRACT = Contract(
         Column("topic", "string", "Topic through which the sub-topology is reached; null where it is not known."),
         Column("group_id", "string", "Group, which is the application, of the sub-topology."),
         Column("subtopology_id", "string", "Sub-topology; null for a global store."),
-        Column("revision", "int", "Revision of the group's topology that was valid at the incident's first record."),
-        Column("is_later", "boolean", "True if no topology was accepted before it, so that the earliest counts."),
+        Column(
+            "revision",
+            "int",
+            "Revision that was valid at the incident's first record; the group's first if it came later.",
+        ),
+        Column(
+            "is_later",
+            "boolean",
+            "True if only topologies that were accepted after it reach it: it does not count.",
+        ),
         Column("stores", "array<string>", "State stores that are reached in the sub-topology."),
         Column("topics", "array<string>", "Topics that it writes (downstream), or reads (upstream)."),
         Column("unknown_edges", "int", "Sinks that choose a topic for each record; upstream, sources by a pattern."),

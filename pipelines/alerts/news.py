@@ -17,6 +17,7 @@ from pipelines.commands.incidents import INCIDENTS, Incident, Incidents
 from pipelines.incidents import ids
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED
+from pipelines.incidents.verdict import in_words
 from pipelines.run import newest
 from pipelines.text import amount, iso
 from pipelines.warehouse.tables import Warehouse
@@ -234,7 +235,6 @@ def _ended(news: News, now: datetime) -> News:
 def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
     row, report = one.row, warehouse.settings.report
     facts = one.as_json(report)
-    verdict = row["verdict"].replace("_", " ").lower()
     since = f"{row['first_at']:%Y-%m-%d %H:%M} UTC"
     records = f"{counted(row['record_count'], 'record')} since {since}, {amount(one.rate)} an hour."
     before = f"It came back: {row['predecessor_id']} was the same error before."
@@ -244,7 +244,7 @@ def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
         "regressed" if one.state.name == REGRESSED else "opened",
         row["incident_id"],
         row["severity"],
-        f"{row['incident_id']} {one.place}: {verdict}",
+        f"{row['incident_id']} {one.place}: {in_words(row['verdict'])}",
         text,
         row["fingerprint"],
         iso(now),

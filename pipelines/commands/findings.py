@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from expectations.gold.dlq_misconfigurations import SEVERITIES
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.catalog import CATALOG
 from pipelines.incidents.severity import LEVELS
+from pipelines.incidents.state import State
 from pipelines.run.newest import Newest, Silence
 from pipelines.steps import held, scopes
 from pipelines.warehouse import jvmless, progress
@@ -18,7 +19,7 @@ from pipelines.warehouse.tables import Warehouse
 
 FINDINGS, MISTAKES = "gold.trust_findings", "gold.dlq_misconfigurations"
 URGENT = LEVELS[:2]
-HELD, SILENT = "HELD", "SILENT_FEED"
+HELD, SILENT, NOT_READ_ON = "HELD", "SILENT_FEED", "NOT_READ_ON"
 
 UNKNOWN = "unknown topic"
 COUNTED = {
@@ -32,6 +33,7 @@ COUNTED = {
     "UNKNOWN_WRITER": "nameless dead letter",
     "LATE_DATA": "late dead letter",
     HELD: "held row",
+    NOT_READ_ON: "quiet incident",
 }
 """What findings of a kind count, each in the unit that every place uses."""
 
@@ -47,16 +49,37 @@ _OF_FILE = "file:"
 Finding = Mapping[str, Any]
 
 
+class Opened(Protocol):
+    """An open incident, as ``Incident`` is."""
+
+    @property
+    def row(self) -> Mapping[str, Any]:
+        """Its row of gold.dlq_incidents."""
+
+    @property
+    def state(self) -> State:
+        """Its state."""
+
+    @property
+    def unread_topics(self) -> list[str]:
+        """Its DLQ topics that are not known to be read past the silence that ends it."""
+
+
 def findings_of(
-    warehouse: Warehouse, feeds: Iterable[tuple[Newest, Silence | None]], now: datetime | None = None
+    warehouse: Warehouse,
+    feeds: Iterable[tuple[Newest, Silence | None]],
+    now: datetime | None = None,
+    opened: Iterable[Opened] = (),
 ) -> list[dict[str, Any]]:
     """Return the findings that began before ``now``, the most severe first.
 
     Held scopes and silent ``feeds`` are as of now. A mistake in settings has the group as its name. ``subject`` is what
-    a finding is about, in words.
+    a finding is about, in words. ``opened`` are the open incidents whose topics may not be read on; alerts leave these
+    out, as nothing fails.
     """
     now = now or datetime.now(UTC)
     found = [
+        *_not_read_on(opened),
         *_stored(warehouse),
         *map(_of_mistake, mistakes_of(warehouse, now)),
         *_held(warehouse),
@@ -124,6 +147,30 @@ def _stored(warehouse: Warehouse) -> list[dict[str, Any]]:
         return []
     rows = jvmless.rows(warehouse, FINDINGS, {"cluster": warehouse.cluster})
     return [{name: value for name, value in row.items() if name != "cluster"} for row in rows]
+
+
+def _not_read_on(opened: Iterable[Opened]) -> list[dict[str, Any]]:
+    """Return the finding that topics of quiet incidents were not read on, so that nobody knows whether it is over."""
+    quiet = {one.row["incident_id"]: one for one in opened if one.state.is_quiet and one.unread_topics}
+    if not quiet:
+        return []
+    topics = sorted({topic for one in quiet.values() for topic in one.unread_topics})
+    more = f" and {len(topics) - MOST_SUBJECTS:,} more" if len(topics) > MOST_SUBJECTS else ""
+    are = "is" if len(quiet) == 1 else "are"
+    return [
+        {
+            "kind": NOT_READ_ON,
+            "topic": topics[0] if len(topics) == 1 else None,
+            "name": None if len(topics) == 1 else counted(len(topics), "DLQ topic"),
+            "severity": "medium",
+            "since": min(one.row["last_at"] for one in quiet.values()),
+            "last_at": max(one.row["last_at"] for one in quiet.values()),
+            "amount": len(quiet),
+            "evidence": f"nobody knows whether {counted(len(quiet), 'quiet incident')} {are} over: nothing tells that "
+            f"{', '.join(topics[:MOST_SUBJECTS])}{more} {'was' if len(topics) == 1 else 'were'} read on",
+            "remedy": "afterlog run",
+        }
+    ]
 
 
 def _of_mistake(row: Finding) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, Protocol
@@ -17,21 +17,23 @@ from expectations.text import visible
 from pipelines.catalog import CATALOG
 from pipelines.collect.state import asked_at
 from pipelines.commands.describe import Answer
-from pipelines.commands.findings import amount_of, findings_of, is_mistake, mistakes_of, urgent
+from pipelines.commands.findings import FINDINGS, MISTAKES, amount_of, findings_of, is_mistake, mistakes_of, urgent
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import ONGOING, REGRESSED, State, sparkline, state_of
 from pipelines.incidents.state import moment as time_of
+from pipelines.incidents.until import AS_OF, until
 from pipelines.incidents.verdict import (
-    among,
     are_all_counted,
     at_least,
+    died_around,
     few_keys,
     key_percent,
     keys_of,
     percent,
+    shared,
     sources_of,
 )
 from pipelines.moments import moment_of
@@ -45,11 +47,11 @@ from pipelines.warehouse.actions import Action
 from pipelines.warehouse.tables import Warehouse
 
 INCIDENTS, SUSPECTS = "gold.dlq_incidents", "gold.incident_suspects"
-SUMMARY, RECORDS = "gold.dlq_summary", "silver.dlq_records"
+SUMMARY, RECORDS, ERRORS = "gold.dlq_summary", "silver.dlq_records", "silver.dlq_errors"
 INFERRED = "silver.inferred_dead_letters"
 NODES, REVISIONS, CURRENT = "silver.topology_nodes", "gold.topology_revisions", "gold.topology_current"
 LANDED = "bronze.dlq_records"
-ON_THE_WAY = (RECORDS, "silver.dlq_errors", "silver.dlq_episodes", INCIDENTS)
+ON_THE_WAY = (RECORDS, ERRORS, "silver.dlq_episodes", INCIDENTS)
 ERROR_TEXTS = {
     "error_message": "error_pattern",
     "exception_stacktrace": "error_frame",
@@ -61,6 +63,7 @@ WRITERS = "SELECT DISTINCT original_topic, header_profile, {} AS has_hops FROM r
 HAS_HOPS = {RECORDS: "cardinality(earlier_hops) > 0", INFERRED: "false"}
 MOST_SAMPLES = 3
 MOST_SHOWN = 20
+NO_CHANGE = "Nothing known changed. Afterlog sees topologies, producers' settings and brokers' starts, not deployments."
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
@@ -82,19 +85,27 @@ class Replays(Protocol):
 
 @dataclass(frozen=True)
 class Incident:
-    """An incident and its state at the moment that the answer is about."""
+    """An incident and its state at the moment that the answer is about.
+
+    ``known`` is its row as known now if dead letters came after the moment, else None. Then ``row`` has the times and
+    counts of the moment, as far as these are known (``AS_OF``); its other columns are as known now. ``read`` says until
+    when DLQ topics are known to be read.
+    """
 
     row: Mapping[str, Any]
     state: State
     now: datetime
     actions: Sequence[Action] = ()
+    known: Mapping[str, Any] | None = None
+    read: Mapping[str, datetime] = field(default_factory=dict)
 
     @property
     def urgency(self) -> tuple[Any, ...]:
-        """What incidents are listed by: open ones first, then by severity, then the latest record first."""
+        """What incidents are listed by: open ones first, then those that go on, then by severity, then by time."""
         return (
             not self.state.is_open,
             self.state.muted_until is not None,
+            self.state.is_quiet,
             LEVELS.index(self.row["severity"]),
             -self.row["last_at"].timestamp(),
             self.row["incident_id"],
@@ -105,6 +116,11 @@ class Incident:
         """Records an hour, from the first to the last, over at least an hour."""
         span = max((self.row["last_at"] - self.row["first_at"]).total_seconds(), 3600)
         return float(self.row["record_count"] * 3600 / span)
+
+    @property
+    def is_told_until_now(self) -> bool:
+        """True if its times and counts are those of the moment, False if nothing tells these."""
+        return bool(self.row["last_at"] <= self.now)
 
     @property
     def escalations(self) -> list[dict[str, Any]]:
@@ -123,6 +139,13 @@ class Incident:
             f"{amount(one['after_per_hour'])} an hour."
             for one in self.escalations
         ]
+
+    @property
+    def unread_topics(self) -> list[str]:
+        """Its DLQ topics that are not known to be read past the silence that ends it."""
+        end = self.row["last_at"] + timedelta(seconds=self.row["pause_seconds"])
+        topics = (one["dlq_topic"] for one in self.row["dlq_topics"] or ())
+        return [topic for topic in topics if (at := self.read.get(topic)) is None or at <= end]
 
     @property
     def place(self) -> str:
@@ -144,6 +167,7 @@ class Incident:
             "muted_until": self.state.muted_until,
             "resolved_by": self.state.resolved_by,
             "records_an_hour": round(self.rate, 3),
+            "as_known_now": sorted(self.row.keys() - (AS_OF if self.is_told_until_now else ())) if self.known else [],
             "page": report.address_of(ids.page(self.row["incident_id"])),
             "actions": [
                 {
@@ -177,16 +201,23 @@ class Incidents:
         self.merged = {row["incident_id"]: row["merged_into"] for row in rows if row["merged_into"]}
         acted: dict[str, list[Action]] = defaultdict(list)
         for action in actions.actions(self.warehouse):
-            acted[ids.standing(action.incident_id, self.merged)].append(action)
+            if action.acted_at <= self.now:
+                acted[ids.standing(action.incident_id, self.merged)].append(action)
         self.known = sorted(
             (
-                Incident(row, state_of(row, self.read_until, self.now, own), self.now, own)
+                self._as_of_now(row, acted[row["incident_id"]])
                 for row in rows
                 if row["record_count"] and (row["first_at"] <= self.now or self.knows_all)
-                for own in [acted[row["incident_id"]]]
             ),
             key=lambda one: one.urgency,
         )
+
+    def _as_of_now(self, row: Mapping[str, Any], own: Sequence[Action]) -> Incident:
+        known = row if row["last_at"] > self.now and not self.knows_all else None
+        if known is not None:
+            equal: dict[str, str | int] = {"cluster": row["cluster"], "fingerprint": row["fingerprint"]}
+            row = until(row, _rows(self.warehouse, ERRORS, equal), self.now) or row
+        return Incident(row, state_of(row, self.read_until, self.now, own), self.now, own, known, self.read_until)
 
     def _masked(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the rows with the texts of their errors as ``[[privacy]]`` lets them be shown."""
@@ -365,7 +396,18 @@ def listed(
         return Answer("\n".join(_json(one.as_json(warehouse.settings.report)) for one in chosen))
     if not chosen:
         return Answer("", (f"No incident matches; {counted(len(found.known), 'incident')} in all.",))
-    return Answer("\n".join(_lines(chosen, found.now)))
+    return Answer("\n".join(_lines(chosen, found.now)), as_known_now(chosen, found.now))
+
+
+def as_known_now(shown: Iterable[Incident], now: datetime) -> tuple[str, ...]:
+    """Say of incidents that had dead letters after the moment of the answer what is not told as of that moment."""
+    went_on = [one for one in shown if one.known]
+    if not went_on:
+        return ()
+    untold = sum(not one.is_told_until_now for one in went_on)
+    also = f"; so are times and counts of {untold:,}, which no table tells by minute" if untold else ""
+    had = f"{counted(len(went_on), 'incident')} had dead letters after {moment(now)}"
+    return (f"{had}: verdicts and severities are as known now{also}.",)
 
 
 def _lines(incidents: Sequence[Incident], now: datetime, most: int | None = None) -> list[str]:
@@ -397,7 +439,7 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
     found = Incidents(warehouse, now)
     opened = [one for one in found.known if one.state.is_open]
     feeds = [one for one in newest.of_feeds(warehouse, now) if one.used]
-    findings = findings_of(warehouse, [(one, newest.silence(warehouse, one)) for one in feeds], now)
+    findings = findings_of(warehouse, [(one, newest.silence(warehouse, one)) for one in feeds], now, opened)
     sentence = front(opened, findings, feeds, now)
     if form == "json":
         return Answer(
@@ -412,11 +454,14 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
                 }
             )
         )
-    lines = [sentence]
-    if opened:
-        lines += ["", "Open incidents", *_lines(opened, now, MOST_SHOWN)]
-        touched = _touched(warehouse, opened)
-        lines += [f"           topics {', '.join(touched)}"] if touched else []
+    lines = [sentence, *as_known_now(opened, now)]
+    if at is not None:
+        lines.append(f"As of {moment(now)}; findings and settings that began until then are as known now.")
+    for is_quiet, words in ((False, "Open incidents"), (True, "Quiet incidents, which are not known to be over")):
+        if shown := [one for one in opened if one.state.is_quiet is is_quiet]:
+            lines += ["", words, *_lines(shown, now, MOST_SHOWN)]
+            touched = _touched(warehouse, shown)
+            lines += [f"           topics {', '.join(touched)}"] if touched else []
     others = [one for one in findings if not is_mistake(one)]
     mistakes = [one for one in findings if is_mistake(one)]
     if others:
@@ -466,10 +511,11 @@ def front(
         data = ahead[0]
     elif at:
         data = f"data {lasting(now - at)} old (newest dead letter {clock(at, now)})"
-    loud = [one for one in opened if one.state.muted_until is None]
+    loud = [one for one in opened if one.state.is_loud]
     cannot_wait = urgent(findings)
     lost = amount_of(findings, "LOST_MESSAGES")
-    parts = [f"{counted(len(loud), 'incident')} open"]
+    quiet = sum(one.state.is_quiet for one in loud)
+    parts = [f"{counted(len(loud), 'incident')} open" + (f" ({quiet:,} quiet)" if quiet else "")]
     if muted := len(opened) - len(loud):
         parts.append(f"{muted:,} muted")
     if lost:
@@ -503,16 +549,17 @@ def one(
     name = incident.row["incident_id"]
     equal: dict[str, str | int] = {"cluster": warehouse.cluster, "incident_id": name}
     suspects = sorted(_rows(warehouse, SUSPECTS, equal), key=lambda row: row["rank"])
-    blast = _blast(warehouse, incident.row)
+    suspects = [one for one in suspects if one["changed_at"] is None or one["changed_at"] <= found.now]
+    blast = _blast(warehouse, incident.row, found.now)
     if form in ("mermaid", "svg"):
-        if blast is None or not blast.reached:
-            return Answer("", (f"No landed topology reads or writes the source topic of {name}.",), exit_code=1)
+        if blast is None or not blast.counted:
+            return Answer("", (f"No topology that was known then touches the source topic of {name}.",), exit_code=1)
         return Answer(blast.drawn(form))
     if form == "json":
         told = incident.as_json(warehouse.settings.report) | {
             "usual_records_an_hour": found.usual_rate(incident),
             "suspects": [{k: v for k, v in row.items() if k not in ("cluster", "incident_id")} for row in suspects],
-            "samples": _samples(warehouse, incident.row),
+            "samples": _samples(found, incident.row),
             "blast_radius": blast.as_json() if blast else None,
             "replay": replays(name).as_json() if replays is not None else None,
         }
@@ -527,8 +574,9 @@ def _rows(warehouse: Warehouse, table: str, equal: Mapping[str, str | int]) -> l
     return jvmless.rows(warehouse, table, equal) if warehouse.exists(table) else []
 
 
-def _samples(warehouse: Warehouse, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _samples(incidents: Incidents, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the places of some dead letters of an incident, for ``afterlog show``."""
+    warehouse = incidents.warehouse
     columns = [
         "dlq_topic",
         "dlq_partition",
@@ -552,6 +600,7 @@ def _samples(warehouse: Warehouse, row: Mapping[str, Any]) -> list[dict[str, Any
             one
             for one in jvmless.rows(warehouse, RECORDS, equal, columns)
             if (one["original_topic"], key_of(one)) == (topic, key_of(row))
+            and (one["routed_at"] is None or one["routed_at"] <= incidents.now or incidents.knows_all)
         ]
         letters.sort(key=lambda one: (one["routed_at"] is None, one["routed_at"], one["dlq_offset"]))
         found += letters[:1]
@@ -559,7 +608,8 @@ def _samples(warehouse: Warehouse, row: Mapping[str, Any]) -> list[dict[str, Any
 
 
 def evidence(found: Incidents, incident: Incident) -> list[str]:
-    """Return the figures behind an incident's verdict and severity, each a sentence."""
+    """Return the figures behind an incident's verdict and severity as known now, each a sentence."""
+    incident = replace(incident, row=incident.known or incident.row)
     row = incident.row
     parts = [f"{counted(row['record_count'], 'record')} of {sources_of(row)}"]
     if row["partitions"]:
@@ -569,25 +619,20 @@ def evidence(found: Incidents, incident: Incident) -> list[str]:
     usual = found.usual_rate(incident)
     against = f"; usually {amount(usual)} at this hour of the week" if usual is not None else ""
     lines = [f"{', '.join(parts)}; {amount(incident.rate)} an hour{against}."]
-    known, offsets, share = row.get("window_record_count"), row["window_offset_count"], row["offset_share"]
-    if known is not None and offsets is None:
-        lines.append(f"{among(row, row)}.")
-    elif share is not None:
+    if died := died_around(row, row):
+        known, offsets = row["window_record_count"], row["window_offset_count"]
         filled = f"; {known:,} of the {counted(offsets, 'offset')} hold records" if known and offsets else ""
-        of = row.get("offset_share_of") or "offsets"
-        lines.append(f"{percent(share)} of the {of} around them were dead-lettered{filled}.")
+        lines.append(f"{died}{filled}.")
     if (share := row["partition_share"]) is not None:
         lines.append(f"{percent(share)} of the source records are of partition {row['partition']}.")
-    if (share := row["key_share"]) is not None:
+    if (share := row["key_share"]) is not None and (many := key_percent(row, share)):
         keys = few_keys(row)
         of = "" if keys == "one key" else "one of "
-        lines.append(f"{key_percent(row, share).capitalize()} of the records have {of}{keys}.")
+        lines.append(f"{many.capitalize()} of the records have {of}{keys}.")
     if (share := row["attribute_share"]) is not None:
-        kind, name = row["attribute_kind"], visible(row["attribute_name"] or "")
-        has = f"{percent(share)} share one {kind}"
-        if kind == "client":  # acknowledgements tell it
-            has = f"{at_least(share).capitalize()} of the source records were produced by client"
-        lines.append(f"{has} {name}".rstrip() + ".")
+        is_least = row["attribute_kind"] == "client"  # acknowledgements tell it
+        many = f"{at_least(share).capitalize()} of the source records" if is_least else percent(share)
+        lines.append(f"{many} {visible(shared(row['attribute_kind'], row['attribute_name']))}.")
     lines += [row["would_change"], f"Severity {row['severity']}: {visible('; '.join(row['severity_reasons']))}."]
     if payload := row["without_payload_count"]:
         lines.append(f"{counted(payload, 'record')} {'has' if payload == 1 else 'have'} no payload.")
@@ -602,15 +647,16 @@ def _story(
     replay: Sequence[str],
 ) -> list[str]:
     row, state, now = incident.row, incident.state, found.now
+    known_now = ", as known now" if incident.known else ""
     lines = [
-        f"{row['incident_id']}  {row['severity']}  {state.name}  {row['verdict']}",
-        f"  {visible(row['sentence'])}",
+        f"{row['incident_id']}  {row['severity']}  {state.name}  {row['verdict']}{known_now}",
+        f"  {'As known now: ' if incident.known else ''}{visible(row['sentence'])}",
         f"  Since {moment(row['first_at'])} ({_ago(row['first_at'], now)}), last {moment(row['last_at'])} "
         f"({_ago(row['last_at'], now)}), for {lasting(row['last_at'] - row['first_at'])}.",
         f"  {sparkline(row['timeline'])}  records by time",
     ]
     lines += [f"  {line}" for line in about_the_state(incident, found)]
-    lines += ["", "Evidence", *(f"  {line}" for line in evidence(found, incident))]
+    lines += ["", f"Evidence{known_now}", *(f"  {line}" for line in evidence(found, incident))]
     lines += ["", "Error", f"  {visible(row['error_pattern'] or row['disposition'] or 'unknown')}"]
     for label, name in (("class", "exception_class"), ("cause", "exception_cause_class"), ("frame", "error_frame")):
         if row[name]:
@@ -619,15 +665,14 @@ def _story(
         f"  fingerprint {row['fingerprint']} (version {row['algorithm_version']}) of cluster, owner, source topic, "
         f"disposition {row['disposition'] or 'unknown'}, class, message and frame"
     )
-    lines += ["", "Where"]
+    lines += ["", f"Where{known_now}"]
     least = "" if are_all_counted(row) else "at least "
     for place in (row["top_records"] or [])[:MOST_SAMPLES]:
         where = place_of(row["original_topic"], place["original_partition"], place["original_offset"])
         lines.append(f"  {visible(where)}  {least}{counted(place['record_count'], 'time')}")
-    samples = _samples(found.warehouse, row)
+    samples = _samples(found, row)
     lines += ["", "Suspects", *(f"  {one['rank']}. {visible(one['sentence'])}" for one in suspects[:5])]
-    if not suspects:
-        lines.append("  none: nothing that landed changed in the day before, and the records share nothing unusual")
+    lines += [] if any(one["changed_at"] for one in suspects) else [f"  {NO_CHANGE}"]
     if blast is not None:
         lines += ["", "Blast radius", *(f"  {line}" for line in blast.as_lines())]
     if replay:
@@ -656,7 +701,12 @@ def about_the_state(incident: Incident, found: Incidents) -> list[str]:
     row, state = incident.row, incident.state
     pause = lasting(timedelta(seconds=row["pause_seconds"]))
     lines = incident.escalated
-    if row["last_at"] > found.now and found.knows_all:
+    if incident.known:
+        until_now = f"{counted(row['record_count'], 'record')} until {moment(found.now)}"
+        told = until_now if incident.is_told_until_now else f"No table tells how many records until {moment(found.now)}"
+        last = moment(incident.known["last_at"])
+        lines.append(f"{told}; as known now {incident.known['record_count']:,}, the last at {last}.")
+    elif row["last_at"] > found.now:
         ahead = lasting(row["last_at"] - found.now)
         lines.append(f"Its last record is stamped {ahead} ahead: check the clock of {named(*key_of(row))}.")
     if state.is_open:
@@ -682,14 +732,18 @@ def about_the_state(incident: Incident, found: Incidents) -> list[str]:
     return lines
 
 
-def _blast(warehouse: Warehouse, row: Mapping[str, Any]) -> Blast | None:
-    """Return what an incident's source topic reaches, at the revisions that were valid at its first record."""
+def _blast(warehouse: Warehouse, row: Mapping[str, Any], now: datetime) -> Blast | None:
+    """Return what an incident's source topic reaches by what is known until now: the revisions at its first record."""
     topic = row["original_topic"]
     if topic is None or not warehouse.exists(NODES) or not warehouse.exists(REVISIONS):
         return None
     equal: dict[str, str | int] = {"cluster": warehouse.cluster}
     columns = ["group_id", "revision", "accepted_at", "topology_hash"]
-    revisions = jvmless.rows(warehouse, REVISIONS, equal, columns)
+    revisions = [
+        row
+        for row in jvmless.rows(warehouse, REVISIONS, equal, columns)
+        if row["accepted_at"] is not None and row["accepted_at"] <= now
+    ]
     groups = jvmless.rows(warehouse, CURRENT, equal, ["group_id", "deleted_at"]) if warehouse.exists(CURRENT) else []
     valid = Revisions(revisions, groups).at(row["first_at"], row["consumer_group"])
     columns = ["group_id", "topology_hash", "part", "part_place", "subtopology_id", "node", "node_type"]

@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Valid:
-    """The topology of a group that counts at a moment; ``is_later``: none was accepted before it."""
+    """The topology of a group at a moment; ``is_later``: the first that is known was accepted after it."""
 
     topology_hash: str
     revision: int
@@ -34,8 +34,9 @@ class Valid:
 class Reached:
     """A sub-topology that is reached through a topic, at a number of hops from the first topic, which is hop 1.
 
-    ``unknown_edges`` counts sinks whose topic is chosen for each record (downstream), and sources whose topics a
-    pattern chooses (upstream): where these lead is not known.
+    ``is_later``: only topologies that were accepted after the moment reach it. ``unknown_edges`` counts sinks whose
+    topic is chosen for each record (downstream), and sources whose topics a pattern chooses (upstream): where these
+    lead is not known.
     """
 
     direction: str
@@ -69,8 +70,18 @@ class Blast:
         return bool(self.reasons)
 
     def of(self, direction: str) -> list[Reached]:
-        """Return what is reached in a direction, nearest first."""
+        """Return what is reached in a direction, nearest first, and what only later topologies reach."""
         return [one for one in self.reached if one.direction == direction]
+
+    @property
+    def counted(self) -> list[Reached]:
+        """What the topologies of the moment reach: later ones do not count."""
+        return [one for one in self.reached if not one.is_later]
+
+    @property
+    def groups(self) -> list[str]:
+        """The applications that records of the topic reached, nearest first."""
+        return list(dict.fromkeys(one.group_id for one in self.counted if one.direction == DOWNSTREAM))
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -98,14 +109,14 @@ class Blast:
                 unknown = f", {one.unknown_edges} unknown" if one.unknown_edges else ""
                 lines.append(
                     f"{'  ' * (one.hop - 1)}{visible(one.topic)} {word} {visible(one.group_id)}{part} "
-                    f"(revision {one.revision}){stores}{onward}{unknown}"
+                    f"(revision {one.revision}){stores}{onward}{unknown}{', later' if one.is_later else ''}"
                 )
-        if not self.of(DOWNSTREAM):
-            lines.append(f"No landed topology reads {visible(self.topic or 'the source topic')}.")
+        if not self.groups:
+            lines.insert(0, f"No topology that was known then read {visible(self.topic or 'the source topic')}.")
         return lines
 
     def drawn(self, form: str) -> str:
-        """Return a picture, ``mermaid`` or ``svg``, of the nodes that are reached."""
+        """Return a picture, ``mermaid`` or ``svg``, of the nodes that are reached by what counts."""
         topology = self.topology()
         return drawing.mermaid(topology) if form == "mermaid" else drawing.svg(topology, f"What {self.topic} reaches")
 
@@ -116,7 +127,7 @@ class Blast:
     def topology(self) -> Topology:
         """Return the nodes that are reached as one topology; its parts are those of all applications."""
         parts: dict[tuple[str, str | None], dict[str, Node]] = defaultdict(dict)
-        for one in self.reached:
+        for one in self.counted:
             parts[one.group_id, one.subtopology_id].update({node.name: node for node in one.nodes})
         return Topology(
             tuple(
@@ -157,8 +168,9 @@ class Revisions:
         return sorted([*(at for known in self._known.values() for at, _, _ in known), *self._deleted.values()])
 
     def at(self, at: Any, group: str | None = None) -> dict[str, Valid]:
-        """Return each group's topology that was valid at a time: the latest accepted until then, or else the earliest.
+        """Return each group's topology that was valid at a time, the latest accepted until then, or else its first.
 
+        The latter is marked as later: nothing tells whether the group was there with it.
         A group that was deleted before, and gave no sign of life since, has none. ``group`` had dead letters at that
         time, so that it was there.
         """
@@ -219,6 +231,7 @@ class Graph:
                 )
             )
         self.valid: Mapping[str, Valid] = {}
+        self.later: set[str] = set()
         self.readers: dict[str, set[_Part]] = defaultdict(set)
         self.writers: dict[str, set[_Part]] = defaultdict(set)
         self.by_pattern: set[str] = set()
@@ -233,6 +246,7 @@ class Graph:
                 self._leave(group, before)
                 self._enter(group, now)
         self.valid = valid
+        self.later = {group for group, one in valid.items() if one.is_later}
 
     def _leave(self, group: str, topology_hash: str | None) -> None:
         self.by_pattern.discard(group)
@@ -266,17 +280,35 @@ class Graph:
         down = list(self._followed(topic, DOWNSTREAM))
         up = list(self._followed(topic, UPSTREAM))
         reasons = []
-        if unknown := sorted({one.group_id for one in down if one.unknown_edges}):
+        later = sorted({one.group_id for one in (*down, *up)} & self.later)
+        if later:
+            reasons.append(f"the first known topology of {_named(later)} came later")
+        if unknown := sorted({one.group_id for one in down if one.unknown_edges and not one.is_later}):
             reasons.append(f"{_named(unknown)} chooses the topic of a sink for each record")
-        if self.by_pattern:
-            reasons.append(f"{_named(sorted(self.by_pattern))} reads topics by a pattern")
-        if self.dynamic:
-            reasons.append(f"{_named(sorted(self.dynamic))} can write any topic")
-        if group is not None and group not in self.valid:
-            reasons.append(f"no topology of {visible(group)} has landed")
+        if by_pattern := self._then(self.by_pattern):
+            reasons.append(f"{_named(by_pattern)} reads topics by a pattern")
+        if dynamic := self._then(self.dynamic):
+            reasons.append(f"{_named(dynamic)} can write any topic")
+        if group is not None and group not in later and (group not in self.valid or group in self.later):
+            reasons.append(f"no topology of {visible(group)} was known then")
+        elif not later and len(self.later) == len(self.valid):
+            reasons.append("no topology was known then")
         return Blast(topic, (*down, *up), tuple(reasons))
 
+    def _then(self, groups: Iterable[str]) -> list[str]:
+        """Return those of some groups that had a topology at the moment."""
+        return sorted(group for group in groups if group not in self.later)
+
     def _followed(self, topic: str, direction: str) -> Iterable[Reached]:
+        """Yield what is reached: first without later topologies, then what these add."""
+        found = set()
+        for with_later in (False, True) if self.later else (False,):
+            for one, part in self._waves(topic, direction, with_later):
+                if (one.topic, part) not in found:
+                    found.add((one.topic, part))
+                    yield one
+
+    def _waves(self, topic: str, direction: str, with_later: bool) -> Iterable[tuple[Reached, _Part]]:
         """Yield what is reached, breadth first; each topic is followed once."""
         parts = self.readers if direction == DOWNSTREAM else self.writers
         seen, wave, hop = {topic}, [topic], 1
@@ -285,11 +317,14 @@ class Graph:
             for name in wave:
                 for part in sorted(parts.get(name, ()), key=lambda one: (one.place, one.subtopology_id or "")):
                     group = part.place[0]
-                    valid, found = self.valid[group], part.through(name, direction)
-                    yield Reached(
-                        *(direction, hop, name, group, part.subtopology_id, valid.revision, valid.is_later),
+                    if group in self.later and not with_later:
+                        continue
+                    found = part.through(name, direction)
+                    one = Reached(
+                        *(direction, hop, name, group, part.subtopology_id, self.valid[group].revision, with_later),
                         *(found.nodes, found.stores, found.topics, found.unknown_edges),
                     )
+                    yield one, part
                     for reached in found.topics:
                         if reached not in seen:
                             seen.add(reached)

@@ -6,27 +6,47 @@ from collections.abc import Mapping
 from typing import Any
 
 from expectations.rules import counted
-from pipelines.incidents.verdict import FLOOD, PARTITION_LOCAL, POISON_PILL, SYSTEMIC, Judgement, percent, sources_of
+from pipelines.incidents.verdict import (
+    FEW,
+    FLOOD,
+    FLOODS,
+    KEY_LOCAL,
+    NEARLY_ALL,
+    PARTITION_LOCAL,
+    POISON_PILL,
+    PRODUCER_LOCAL,
+    SYSTEMIC,
+    Judgement,
+    died_around,
+    percent,
+    reach_of,
+    sources_of,
+)
 
 LEVELS = ("critical", "high", "medium", "low")
+LIMITED = (POISON_PILL, KEY_LOCAL, PRODUCER_LOCAL)
+"""What hits a few records, keys or one producer's records only, whoever archived them."""
 MANY = 1_000  # records
+SEVERAL = 100  # records, that nearly all died of
 MINUTE = 60 * 1_000_000
 FAST = 60  # records a minute
 
 
 def severity(episode: Mapping[str, Any], judged: Judgement) -> tuple[str, list[str]]:
     """Return one of ``LEVELS`` and the reasons for it, each a clause; the strongest reason comes first."""
-    records = episode["record_count"]
+    records, sources = episode["record_count"], episode["source_record_count"]
+    found, reach = judged.evidence, reach_of(episode, judged.evidence)
     minutes = max((episode["last_at"] - episode["first_at"]) / MINUTE, 1)
     reasons: list[tuple[int, str]] = []
-    if judged.verdict in (SYSTEMIC, FLOOD):
-        is_wide = records >= MANY or (judged.evidence.offset_share or 0) >= 0.9
-        why = "nothing is known that limits it to a few records, keys or partitions"
+    if judged.verdict == SYSTEMIC or (judged.verdict == FLOOD and reach not in LIMITED):
+        is_wide = records >= MANY or (records >= SEVERAL and (found.offset_share or 0.0) >= NEARLY_ALL)
+        why = died_around(episode, found) or f"{sources_of(episode)} failed"
         if judged.verdict == FLOOD:
-            why = "a circuit breaker or the coordinator archived the records"
-        reasons.append((0 if is_wide and records >= 100 else 1, why))
-    if judged.verdict == PARTITION_LOCAL:
-        reasons.append((1, f"nearly all source records are of partition {judged.evidence.partition}"))
+            why = f"{FLOODS[episode['disposition']]} archived {sources_of(episode)}"
+        reasons.append((0 if is_wide else 1, why))
+    if reach == PARTITION_LOCAL:
+        share = percent(found.partition_share or 0.0)
+        reasons.append((1, f"{share} of the source records are of partition {found.partition}"))
     if records >= MANY:
         reasons.append((1, f"{counted(records, 'record')} were dead-lettered"))
     if records / minutes >= FAST:
@@ -37,9 +57,10 @@ def severity(episode: Mapping[str, Any], judged: Judgement) -> tuple[str, list[s
         reasons.append(
             (level, f"{share} of the records have no payload, so that they can only be fetched from their source")
         )
-    if judged.verdict == POISON_PILL and episode["record_count"] >= 10 * max(episode["source_record_count"], 1):
-        reasons.append((2, "the same record is dead-lettered again and again"))
-    if episode["source_record_count"] > 5 and not reasons:
+    if reach == POISON_PILL and records >= 10 * max(sources, 1):
+        same = "the same record is" if sources == 1 else "the same records are"
+        reasons.append((2, f"{same} dead-lettered again and again"))
+    if sources > FEW and not reasons:
         reasons.append((2, f"{sources_of(episode)} failed"))
     if not reasons:
         reasons.append((3, "few source records failed"))

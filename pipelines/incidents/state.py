@@ -34,6 +34,11 @@ class State:
         """True unless it is resolved."""
         return self.name != RESOLVED
 
+    @property
+    def is_loud(self) -> bool:
+        """True if it is open and nobody muted it."""
+        return self.is_open and self.muted_until is None
+
 
 def state_of(
     incident: Mapping[str, Any], read_until: Mapping[str, datetime], now: datetime, actions: Iterable[Any] = ()
@@ -75,6 +80,11 @@ def moment(micros: int) -> datetime | None:
         return EPOCH + timedelta(microseconds=micros)
     except OverflowError:
         return None
+
+
+def micros(at: datetime) -> int:
+    """Return microseconds since 1970."""
+    return (at - EPOCH) // timedelta(microseconds=1)
 
 
 def sparkline(timeline: Iterable[Mapping[str, int]], most: int = 32) -> str:

@@ -25,7 +25,8 @@ FLOOD = "FLOOD"
 UNDETERMINED = "UNDETERMINED"
 VERDICTS = (POISON_PILL, KEY_LOCAL, PARTITION_LOCAL, PRODUCER_LOCAL, SYSTEMIC, REJECTION, FLOOD, UNDETERMINED)
 
-FLOODS = ("CIRCUIT_BREAKER_ARCHIVED", "COORDINATOR_INITIATED")
+FLOODS = {"CIRCUIT_BREAKER_ARCHIVED": "a circuit breaker", "COORDINATOR_INITIATED": "the coordinator"}
+"""Dispositions of records that were archived without a failure of each, and who did it."""
 REJECTED = "CLIENT_REJECTED"
 FEW = 5  # source records that can be poison pills
 FEW_IF_REPEATED = 12  # if each of them came back at least twice
@@ -187,9 +188,9 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
     windows = (one["last_offset"] - one["first_offset"] + 1 for one in partitions if one["source_record_count"] > 1)
     offsets = 0 if is_few(sources, records) else min(sum(windows), MOST_OFFSETS)
     held, of = (_held(episode.get("windows"), offsets) if offsets else _neighbours(episode, placed)) or (None, None)
-    died, of = _share_of_records(episode, placed, offsets, held, of)
+    share_died, of = _share_of_records(episode, placed, offsets, held, of)
     return Evidence(
-        offset_share=died,
+        offset_share=share_died,
         offset_share_of=of,
         window_offset_count=offsets or None,
         window_record_count=held,
@@ -344,10 +345,13 @@ def judge(episode: Row, topic: Topic) -> Judgement:
 
 
 def _verdict(episode: Row, found: Evidence) -> str:
+    return FLOOD if episode["disposition"] in FLOODS else reach_of(episode, found)
+
+
+def reach_of(episode: Row, found: Evidence) -> str:
+    """Return what is hit, as the verdict that the figures give whoever archived the records."""
     records, sources = episode["record_count"], episode["source_record_count"]
     keys, share = episode["key_count"] or 0, found.offset_share or 0.0
-    if episode["disposition"] in FLOODS:
-        return FLOOD
     is_of_few_keys = found.key_share is not None and found.key_share >= MOST and sources >= 2 * min(keys, FEW_KEYS)
     if is_of_few_keys and sources > 2:
         return KEY_LOCAL
@@ -362,6 +366,11 @@ def _verdict(episode: Row, found: Evidence) -> str:
     if share >= HIGH_SHARE:
         return SYSTEMIC
     return REJECTION if found.is_rejection else UNDETERMINED
+
+
+def in_words(verdict: str) -> str:
+    """Return a verdict as people write it."""
+    return verdict.replace("_", " ").lower()
 
 
 def percent(share: float) -> str:
@@ -419,32 +428,59 @@ def few_keys(episode: Row) -> str:
     return "one key" if keys == 1 else f"{keys} keys"
 
 
-def key_percent(episode: Row, share: float) -> str:
-    """Return the share of the most frequent keys in words."""
-    return percent(share) if (episode["key_count"] or 0) <= MOST_KEYS else at_least(share)
+def key_percent(episode: Row, share: float) -> str | None:
+    """Return the share of the most frequent keys in words; None if all that is known is that some records have them."""
+    if (episode["key_count"] or 0) <= MOST_KEYS:
+        return percent(share)
+    return at_least(share) if share >= 0.01 else None
+
+
+def at_offset(topic: str | None, partition: int | None, offset: int | None) -> str:
+    """Return the place of a source record in a sentence; ``?`` for a topic that is not known."""
+    return f"{topic or '?'}-{partition}@{offset}"
+
+
+def died_around(episode: Row, found: Evidence | Row) -> str | None:
+    """Say how many, or which share, of the records around those of an incident died of it; None: nothing tells."""
+    told = found if isinstance(found, Mapping) else vars(found)
+    if told["window_record_count"] is not None and told["window_offset_count"] is None:
+        return among(episode, found)
+    share = told["offset_share"]  # rows of earlier versions have 0 where nothing is known
+    return f"{percent(share)} of the {told['offset_share_of'] or OFFSETS} around them died" if share else None
+
+
+def shared(kind: str | None, name: str | None) -> str:
+    """Say what records with one attribute share; it names no value, but for the client that produced them."""
+    return {
+        "client": f"were produced by client {name}",
+        "schema_id": f"share one schema id of the {name}",
+        "key_prefix": "share one prefix of the key",
+    }.get(kind or "", f"share one value of header {name}")
+
+
+def shared_by(found: Evidence) -> str:
+    """Say what others have of the attribute that the records share, and how many of these."""
+    assert found.attribute_share_elsewhere is not None
+    return f"{percent(found.attribute_share_elsewhere)} of {found.attribute_compared_with}"
 
 
 def _words(verdict: str, episode: Row, found: Evidence) -> tuple[str, str]:
     """Return why the verdict holds, and what would change it, as a clause and a sentence."""
-    records, share = episode["record_count"], found.offset_share
+    records, share = episode["record_count"], found.attribute_share or 0.0
 
     def otherwise(changed: Evidence) -> str:
         return f"would make it {_verdict(episode, changed)}"
 
-    died = (
-        f"{percent(share)} of the {found.offset_share_of} around them died"
-        if share is not None
-        else "nothing tells which share died"
-    )
+    known = died_around(episode, found)
+    died = known or "nothing tells which share died"
     if verdict == POISON_PILL:
         top: Sequence[Row] = episode["top_records"] or []
-        has_neighbours = found.window_record_count is not None
         if episode["source_record_count"] == 1 and top:
-            place = f"{episode['original_topic']}-{top[0]['original_partition']}@{top[0]['original_offset']}"
+            place = at_offset(episode["original_topic"], top[0]["original_partition"], top[0]["original_offset"])
             why = f"one source record, {place}, was dead-lettered {counted(records, 'time')}"
-            why += f"; {among(episode, found)}" if has_neighbours else ""
+            why += f"; {known}" if known else ""
         else:
-            why = f"{sources_of(episode)}; {among(episode, found) if has_neighbours else died}"
+            why = f"{sources_of(episode)}; {died}"
         return f"{why}.", f"With more than {most_pills(records)} source records it would be no {POISON_PILL}."
     if verdict == KEY_LOCAL:
         keys = few_keys(episode)
@@ -461,17 +497,12 @@ def _words(verdict: str, episode: Row, found: Evidence) -> tuple[str, str]:
             f"{otherwise(replace(found, partition_share=0.0))}.",
         )
     if verdict == PRODUCER_LOCAL:
-        what = {
-            "schema_id": "share one schema id",
-            "client": f"were produced by client {found.attribute_name}",
-        }.get(found.attribute_kind or "", f"share one value of header {found.attribute_name}")
+        what = shared(found.attribute_kind, found.attribute_name)
         shown = {(one["kind"], one["name"], one["value"]) for one in episode["attributes"] or ()}
         is_shown = (found.attribute_kind, found.attribute_name, found.attribute_value) in shown
-        others = f"{percent(found.attribute_share_elsewhere or 0)} of {found.attribute_compared_with}"
-        share = found.attribute_share or 0.0
         many = percent(share) if is_shown else f"{at_least(share)} of the source records"
         return (
-            f"{many} {what}, and {others}.",
+            f"{many} {what}, and {shared_by(found)}.",
             f"It would be no evidence if more than {percent(COMMON)} of {found.attribute_compared_with} had it.",
         )
     if verdict == SYSTEMIC:
@@ -481,15 +512,21 @@ def _words(verdict: str, episode: Row, found: Evidence) -> tuple[str, str]:
             f"A share below {percent(HIGH_SHARE)} {otherwise(replace(found, offset_share=0.0))}.",
         )
     if verdict == FLOOD:
+        of = "it" if records == 1 else f"them, {sources_of(episode)}"
         return (
-            "a circuit breaker or the coordinator archived them, the application did not fail on each.",
-            "Another disposition than those of a circuit breaker or the coordinator would change it.",
+            f"{FLOODS[episode['disposition']]} archived {of}; {died}.",
+            f"If the application had failed on each, it would be {reach_of(episode, found)}.",
         )
-    reason = (
-        "the application rejected them" if verdict == REJECTION else "no partition, key or header is known to stand out"
-    )
-    is_of_one = (found.partition_share or 0.0) >= NEARLY_ALL
-    partition = "another partition of the topic" if is_of_one else f"{percent(NEARLY_ALL)} in one partition"
+    reason = "no partition, key or header is known to stand out"
+    if verdict == REJECTION:
+        reason = "the application rejected them"
+    elif found.attribute_kind is not None and found.attribute_share_elsewhere is not None:
+        reason = f"{percent(share)} {shared(found.attribute_kind, found.attribute_name)}, and {shared_by(found)}"
+    partition = f"{percent(NEARLY_ALL)} in one of several partitions"
+    if found.partition_count > 1:
+        partition = f"{percent(NEARLY_ALL)} in one partition"
+    elif (found.partition_share or 0.0) >= NEARLY_ALL:
+        partition = "another partition of the topic"
     return (
         f"{reason}; {died}.",
         f"A share of at least {percent(HIGH_SHARE)} would make it {SYSTEMIC}; {partition} would make it "

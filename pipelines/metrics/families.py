@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from expectations.owners import owner_of
 from pipelines.commands.findings import findings_of
-from pipelines.commands.incidents import INCIDENTS, Incidents
+from pipelines.commands.incidents import INCIDENTS, Incident, Incidents
 from pipelines.incidents.severity import LEVELS
 from pipelines.site import quality
 from pipelines.warehouse import jvmless
@@ -120,12 +120,13 @@ def _incidents(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
     opened: Counter[str] = Counter()
     muted = 0
     letters: Counter[tuple[str, ...]] = Counter()
+    open_ones: list[Incident] = []
     if warehouse.exists(INCIDENTS):
         found = Incidents(warehouse, now)
-        for one in found.known:
-            if one.state.is_open and one.state.muted_until is None:
-                opened[one.row["severity"]] += 1
-            muted += one.state.is_open and one.state.muted_until is not None
+        open_ones = [one for one in found.known if one.state.is_open]
+        for one in open_ones:
+            opened[one.row["severity"]] += one.state.is_loud
+            muted += not one.state.is_loud
         for row in found.letters("consumer_group, owner, disposition"):
             names = (row["consumer_group"], owner_of(row), row["disposition"])
             letters[tuple(name or "" for name in names)] += row["record_count"]
@@ -135,19 +136,20 @@ def _incidents(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
     names = ("consumer_group", "owner", "disposition")
     yield _gauge("dead_letters", "Dead letters that are known, of all time.", names, bounded(letters))
     feeds = [(one.newest, one.silence) for one in quality.feeds_of(warehouse, now) if one.newest.used]
-    kinds = Counter((one["kind"], one["severity"]) for one in findings_of(warehouse, feeds, now))
+    kinds = Counter((one["kind"], one["severity"]) for one in findings_of(warehouse, feeds, now, open_ones))
     values = [(labels, float(count)) for labels, count in sorted(kinds.items())]
     yield _gauge("findings", "Findings that `afterlog top` tells.", ("kind", "severity"), values)
 
 
 def _delivery(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
-    lost = 0
+    lost = None
     if warehouse.exists(RECONCILIATION):
         (row,) = jvmless.query(
             warehouse, RECONCILIATION, "SELECT sum(lost_count) AS lost FROM rows", {"cluster": warehouse.cluster}
         )
-        lost = row["lost"] or 0
-    yield _gauge("lost_messages", "Messages that were acknowledged and are not in the log.", (), [((), float(lost))])
+        lost = row["lost"]
+    known = [] if lost is None else [((), float(lost))]
+    yield _gauge("lost_messages", "Messages that were acknowledged and are not in the log.", (), known)
 
 
 def _gauge(name: str, words: str, labels: tuple[str, ...], values: Values) -> Metric:

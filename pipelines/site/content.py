@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from expectations.owners import named
-from expectations.text import visible
 from pipelines.commands.incidents import DAY, HOUR
 from pipelines.incidents.blast import Blast
 from pipelines.site.examples import Quarantined
@@ -161,6 +159,7 @@ class Case:
     verdict: str
     chip: str
     sentence: str
+    place: str
     about_the_state: tuple[str, ...]
     evidence: tuple[str, ...]
     group: str | None
@@ -196,14 +195,9 @@ class Case:
         return self.is_open and self.muted_until is None
 
     @property
-    def place(self) -> str:
-        """Owner and source topic, in words."""
-        return f"{named(self.group, self.owner)} on {visible(self.topic) if self.topic else '?'}"
-
-    @property
     def downstream(self) -> tuple[str, ...]:
         """The applications that its topic reaches."""
-        return tuple(dict.fromkeys(one.group_id for one in self.blast.of("downstream"))) if self.blast else ()
+        return tuple(self.blast.groups) if self.blast else ()
 
 
 @dataclass(frozen=True)

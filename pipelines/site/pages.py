@@ -20,7 +20,7 @@ from expectations.rules import counted, plural
 from expectations.text import visible
 from expectations.verdict import share
 from pipelines.commands.findings import URGENT
-from pipelines.commands.incidents import clock, quoted
+from pipelines.commands.incidents import NO_CHANGE, clock, quoted
 from pipelines.incidents.blast import Blast
 from pipelines.run.newest import lasting, moment
 from pipelines.site import addresses, charts
@@ -134,6 +134,7 @@ class _Site:
         self.environment.globals |= {
             "cluster": content.cluster,
             "named": named,
+            "no_change": NO_CHANGE,
             "groups": frozenset(one.name for one in content.groups),
             "topics": frozenset(one.name for one in content.topics),
             "applications": frozenset(one.name for one in content.applications),
@@ -182,12 +183,12 @@ class _Site:
 
     def reached(self, blast: Blast, path: str, root: str) -> Markup:
         """Return the picture of what a topic reaches, with the topic marked; it is empty if it reaches nothing."""
-        if not blast.reached:
+        if not blast.counted:
             return Markup("")
         applications: frozenset[str] = self.environment.globals["applications"]  # type: ignore[assignment]
         parts = {
             blast.part_name(one): f"{root}{addresses.application(one.group_id)}"
-            for one in blast.reached
+            for one in blast.counted
             if one.group_id in applications
         }
         topology = blast.topology()

@@ -35,7 +35,7 @@ from pipelines.commands.incidents import (
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
 from pipelines.incidents.state import moment as moment_of
-from pipelines.incidents.verdict import POISON_PILL, few_keys, percent
+from pipelines.incidents.verdict import POISON_PILL, at_offset, few_keys, in_words, percent
 from pipelines.run.freshness import Freshness
 from pipelines.run.newest import moment
 from pipelines.site import addresses, examples, news, payloads, places, quality
@@ -94,7 +94,8 @@ def gather(
     nothing: list[dict[str, Any]] = []
     known = tables.guarded(INCIDENTS, lambda: Incidents(warehouse, now), None)
     pairs = [(one.newest, one.silence) for one in feeds if one.newest.used]
-    findings = tables.guarded(FINDINGS, lambda: findings_of(warehouse, pairs, now), nothing, must_exist=False)
+    opened = [one for one in known.known if one.state.is_open] if known else []
+    findings = tables.guarded(FINDINGS, lambda: findings_of(warehouse, pairs, now, opened), nothing, must_exist=False)
     cases = _cases(warehouse, known, tables) if known else ()
     applications = _applications(tables, cases)
     delivery = _delivery(warehouse, tables)
@@ -108,7 +109,6 @@ def gather(
         now,
     )
     groups, topics = places.gather(letters, cases, findings, delivery, applications)
-    opened = [one for one in known.known if one.state.is_open] if known else []
     refused = tables.guarded(
         "quarantine", lambda: examples.quarantined(warehouse, pipeline), examples.Quarantined(0, ()), must_exist=False
     )
@@ -375,6 +375,7 @@ def _case(
         row["verdict"],
         chip(row),
         row["sentence"],
+        incident.place,
         tuple(incidents.about_the_state(incident, known)),
         tuple(incidents.evidence(known, incident)),
         row["consumer_group"],
@@ -421,11 +422,11 @@ def _case(
 
 def chip(row: Row) -> str:
     """Return the verdict in a few words, with the figure that speaks for it."""
-    words = row["verdict"].replace("_", " ").lower()
+    words = in_words(row["verdict"])
     if row["verdict"] == POISON_PILL and row["top_records"]:
         worst = row["top_records"][0]
-        where = f"{visible(row['original_topic'] or '?')}-{worst['original_partition']}@{worst['original_offset']}"
-        return f"{words} {where}, {counted(worst['record_count'], 'time')}"
+        where = at_offset(row["original_topic"], worst["original_partition"], worst["original_offset"])
+        return f"{words} {visible(where)}, {counted(worst['record_count'], 'time')}"
     figures = {
         "KEY_LOCAL": (row["key_share"], f"in {few_keys(row)}"),
         "PARTITION_LOCAL": (row["partition_share"], f"in partition {row['partition']}"),

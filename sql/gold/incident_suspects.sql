@@ -6,8 +6,10 @@
 -- Refresh: cluster
 -- The score of a change falls with its distance: it halves in an hour. A minute after the first record is allowed for
 -- clocks that differ. An attribute scores by how much more common it is in the incident than elsewhere: in messages
--- that went through, where acknowledgements tell, or else in other dead letters. If neither tells, it scores less than
--- a change of the last hour: most topics have headers that are always the same.
+-- that went through, where acknowledgements tell, or else in other dead letters. If neither tells, it is no suspect:
+-- most topics have headers that are always the same.
+-- A broker's start tells something if the cluster was at work before: a start that precedes all that is known of it is
+-- the start of everything.
 -- Headers that name no group can be of any application that reads the topic, as those of Kafka Streams, unless they name
 -- another owner.
 -- A writer that names no group is new only if no incident of the topic is from before owners were known.
@@ -133,6 +135,24 @@ of_brokers AS (
       AND failures.failed_at BETWEEN incidents.first_at - INTERVAL 24 HOURS AND incidents.first_at + INTERVAL 1 MINUTE
   GROUP BY incidents.cluster, incident_id, coalesce(failures.consumer_group, failures.dlq_topic), incidents.first_at
 ),
+signs_of_work AS (
+  SELECT cluster, first_at AS at FROM incidents
+  UNION ALL
+  SELECT cluster, accepted_at FROM {topology_revisions}
+  UNION ALL
+  SELECT cluster, stated_at FROM {producers}
+  UNION ALL
+  SELECT cluster, failed_at FROM {dlq_write_failures}
+),
+of_nodes AS (
+  SELECT *, min(started_at) OVER (PARTITION BY cluster, node_id, component) AS first_started_at FROM {broker_starts}
+),
+restarts AS (
+  SELECT starts.cluster, node_id, started_at
+  FROM of_nodes AS starts
+  LEFT JOIN (SELECT cluster, min(at) AS at FROM signs_of_work GROUP BY cluster) AS began ON began.cluster = starts.cluster
+  WHERE least(began.at, first_started_at) < started_at
+),
 of_starts AS (
   SELECT
     cluster,
@@ -154,7 +174,7 @@ of_starts AS (
       max(struct(started_at, node_id)) AS latest,
       count(DISTINCT node_id) AS broker_count
     FROM incidents
-    JOIN {broker_starts} AS starts
+    JOIN restarts AS starts
       ON starts.cluster = incidents.cluster
         AND started_at BETWEEN first_at - INTERVAL 24 HOURS AND first_at + INTERVAL 1 MINUTE
     GROUP BY incidents.cluster, incident_id, first_at
@@ -235,6 +255,7 @@ found AS (
       what,
       CASE
         WHEN distance_seconds < 60 THEN ' came at about the same time'
+        WHEN distance_seconds < 120 THEN ' came 1 minute before'
         WHEN distance_seconds < 7200 THEN concat(' came ', distance_seconds div 60, ' minutes before')
         ELSE concat(' came ', distance_seconds div 3600, ' hours before')
       END
@@ -251,11 +272,7 @@ found AS (
     IF(attribute_kind = 'client', NULL, CAST(round(attribute_share * record_count) AS BIGINT)),
     attribute_share,
     attribute_share_elsewhere,
-    IF(
-      attribute_share_elsewhere IS NULL,
-      0.15D,
-      1.2D * (attribute_share - attribute_share_elsewhere)
-    ) * IF(attribute_kind = 'key_prefix', 0.6D, 1D),
+    1.2D * (attribute_share - attribute_share_elsewhere) * IF(attribute_kind = 'key_prefix', 0.6D, 1D),
     concat(
       CASE
         WHEN attribute_kind = 'client' AND attribute_share < 1 THEN
@@ -269,22 +286,16 @@ found AS (
         WHEN 'schema_id' THEN concat(' share one schema id of the ', attribute_name)
         ELSE ' share one prefix of the key'
       END,
-      IF(
-        attribute_share_elsewhere IS NULL,
-        ', and no other records tell how common it is',
-        concat(
-          ', and ',
-          CASE
-            WHEN attribute_share_elsewhere > 0 AND attribute_share_elsewhere < 0.005D THEN 'less than 1'
-            ELSE CAST(CAST(round(100 * attribute_share_elsewhere) AS BIGINT) AS STRING)
-          END,
-          ' % of ', attribute_compared_with,
-          IF(attribute_kind = 'client', '', ' have it')
-        )
-      )
+      ', and ',
+      CASE
+        WHEN attribute_share_elsewhere > 0 AND attribute_share_elsewhere < 0.005D THEN 'less than 1'
+        ELSE CAST(CAST(round(100 * attribute_share_elsewhere) AS BIGINT) AS STRING)
+      END,
+      ' % of ', attribute_compared_with,
+      IF(attribute_kind = 'client', '', ' have it')
     )
   FROM incidents
-  WHERE attribute_kind IS NOT NULL
+  WHERE attribute_kind IS NOT NULL AND attribute_share_elsewhere IS NOT NULL
 ),
 nearest AS (
   SELECT

@@ -1,5 +1,6 @@
 -- Purpose: which streams applications, stores and output topics do the incidents of the last day reach, by the topologies
---   that were valid at the first record of each?
+--   that were valid at the first record of each? If is_later is true, only a topology that was accepted later tells it.
+--   If is_as_known_now is true, dead letters came after :now, and record_count counts them: it is as known now.
 -- Usage: afterlog ask applications_touched [--param now=2026-11-21T03:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq, streams-requests.
@@ -16,7 +17,9 @@ SELECT
   reached.revision,
   reached.stores,
   reached.topics AS output_topics,
-  reached.is_lower_bound
+  reached.is_lower_bound,
+  reached.is_later,
+  incidents.last_at > :now AS is_as_known_now
 FROM gold.blast_radius AS reached
 JOIN gold.dlq_incidents AS incidents
   ON incidents.cluster = reached.cluster AND incidents.incident_id = reached.incident_id

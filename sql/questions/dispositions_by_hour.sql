@@ -1,5 +1,5 @@
--- Purpose: how do dispositions shift over time, by owner and hour of the last day? The hour of :now is not over, as
---   is_complete tells.
+-- Purpose: how do dispositions shift over time, by owner and hour of the last day? The hour of :now is counted whole, as
+--   known now; is_complete tells whether it is over.
 -- Usage: afterlog ask dispositions_by_hour [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.

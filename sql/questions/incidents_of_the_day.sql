@@ -1,13 +1,17 @@
 -- Purpose: which incidents had dead letters in the last day, how bad are they, what is the first suspect of each, and how
---   many applications do they reach?
+--   many applications do they reach? Those whose first topology came later do not count; null: no topology tells. If
+--   is_as_known_now is true, dead letters came after :now, and the row counts them: it is as known now.
 -- Usage: afterlog ask incidents_of_the_day [--param now=2026-11-21T03:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.
 -- Engine: duckdb
 WITH reached AS (
-  SELECT cluster, incident_id, count(DISTINCT group_id) AS application_count
+  SELECT
+    cluster,
+    incident_id,
+    count(DISTINCT IF(direction = 'downstream' AND NOT is_later, group_id, NULL)) AS application_count,
+    count_if(is_lower_bound) > 0 AS is_lower_bound
   FROM gold.blast_radius
-  WHERE direction = 'downstream'
   GROUP BY cluster, incident_id
 )
 SELECT
@@ -24,7 +28,8 @@ SELECT
   incidents.last_at,
   incidents.sentence,
   suspects.sentence AS first_suspect,
-  coalesce(reached.application_count, 0) AS applications_reached
+  IF(application_count = 0 AND is_lower_bound, NULL, application_count) AS applications_reached,
+  incidents.last_at > :now AS is_as_known_now
 FROM gold.dlq_incidents AS incidents
 LEFT JOIN gold.incident_suspects AS suspects
   ON suspects.cluster = incidents.cluster AND suspects.incident_id = incidents.incident_id AND suspects.rank = 1

@@ -1,5 +1,5 @@
 -- Purpose: is the DLQ filling faster than usual? Records by hour of the last three days, against the median
---   whole hour; the hour of :now is not over, as is_complete tells.
+--   whole hour. The hour of :now is counted whole, as known now; is_complete tells whether it is over.
 -- Usage: afterlog ask volume_by_hour [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the three days; default the present.
 -- Feeds: dlq.

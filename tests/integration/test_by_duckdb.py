@@ -135,7 +135,8 @@ def test_rows_that_stay_are_not_written_again_if_many_others_are_new(
     monkeypatch.setattr(engine, "MOST_REWRITTEN", 1)
     table, at = "gold.incident_suspects", datetime(2026, 11, 21, tzinfo=UTC)
     known = {"cluster": "default", "original_topic": "orders", "consumer_group": "g", "record_count": 1}
-    shared = {"attribute_kind": "header", "attribute_share": 1.0}
+    shared = {"attribute_kind": "header", "attribute_share": 1.0, "attribute_share_elsewhere": 0.0}
+    shared |= {"attribute_compared_with": "other dead letters"}
     commits = []
     for names in (("a", "b"), ("c",), ("d", "e")):
         rows = ({**known, **shared, "incident_id": one, "attribute_name": one, "first_at": at} for one in names)

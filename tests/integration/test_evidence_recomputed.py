@@ -206,14 +206,14 @@ def of_other_partitions(truth: Truth, row: Mapping[str, Any], found: Mapping[str
 
 
 @sentence(
-    rf"(?P<share>{SHARE})(?P<of> of the source records)? (?:were produced by client (?P<client>\S+)|(?P<schema>share "
-    rf"one schema id)|share one value of header (?P<header>\S+)), and (?P<elsewhere>{SHARE}) of "
-    r"(?P<others>delivered messages|other dead letters)\."
+    rf"(?P<share>{SHARE})(?P<of> of the source records)? (?:were produced by client (?P<client>\S+)|share one "
+    r"schema id of the (?P<schema>key|value)|share one value of header (?P<header>\S+)), and "
+    rf"(?P<elsewhere>{SHARE}) of (?P<others>delivered messages|other dead letters)\."
 )
 def of_one_producer(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     is_("PRODUCER_LOCAL", truth, row)
     kind = "client" if found["client"] else "schema_id" if found["schema"] else "header"
-    assert (kind, found["client"] or found["header"] or row["attribute_name"]) == (
+    assert (kind, found["client"] or found["header"] or found["schema"]) == (
         row["attribute_kind"],
         row["attribute_name"],
     )
@@ -249,14 +249,34 @@ def of_fewer(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> 
     assert found["verdict"] in verdicts(truth, row, share=None)
 
 
-@sentence(r"a circuit breaker or the coordinator archived them, the application did not fail on each\.")
+ARCHIVED = {"a circuit breaker": "CIRCUIT_BREAKER_ARCHIVED", "the coordinator": "COORDINATOR_INITIATED"}
+WHO = "|".join(ARCHIVED)
+
+
 def archived(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     is_("FLOOD", truth, row)
+    assert row["disposition"] == ARCHIVED[found["who"]]
+    assert (found["sources"] is None) is (len(truth.letters) == 1)
+    if found["sources"]:
+        says_sources(found["sources"], truth)
 
 
-@sentence(r"Another disposition than those of a circuit breaker or the coordinator would change it\.")
+@sentence(rf"(?P<who>{WHO}) archived (?:it|them, (?P<sources>{SOURCES})); {DIED}\.")
+def archived_around(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    archived(truth, row, found)
+    says_died(found, truth)
+
+
+@sentence(rf"(?P<who>{WHO}) archived (?:it|them, (?P<sources>{SOURCES})); {AMONG}\.")
+def archived_among(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    archived(truth, row, found)
+    says_among(found, truth)
+
+
+@sentence(r"If the application had failed on each, it would be (?P<verdict>[A-Z_]+)\.")
 def not_archived(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     is_("FLOOD", truth, row)
+    assert found["verdict"] in verdicts(truth, row, disposition=None)
 
 
 @sentence(rf"the application rejected them; {DIED}\.")
@@ -272,14 +292,16 @@ def undetermined(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str])
 
 
 @sentence(
-    r"A share of at least 30 % would make it SYSTEMIC; (?P<how>90 % in one partition|another partition of the topic) "
-    r"would make it PARTITION_LOCAL\."
+    r"A share of at least 30 % would make it SYSTEMIC; (?P<how>90 % in one(?P<several> of several)? partitions?|"
+    r"another partition of the topic) would make it PARTITION_LOCAL\."
 )
 def of_more(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     assert row["verdict"] in ("REJECTION", "UNDETERMINED")
     assert "SYSTEMIC" in verdicts(truth, row, share=Fraction(3, 10))
     share, _ = truth.partition_share
     assert (found["how"] == "another partition of the topic") is (share is not None and 10 * share >= 9)
+    if found["how"] != "another partition of the topic":
+        assert (found["several"] is None) is (truth.silver.partitions[truth.topic] > 1)
 
 
 def best(truth: Truth, row: Mapping[str, Any]) -> Any:
@@ -342,7 +364,7 @@ def among(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> Non
     says_among(found, truth)
 
 
-@sentence(rf"{AROUND} were dead-lettered(?:; (?P<held>{N}) of the (?P<offsets>{N}) offsets? hold records)?\.")
+@sentence(rf"{AROUND} died(?:; (?P<held>{N}) of the (?P<offsets>{N}) offsets? hold records)?\.")
 def died(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     says_died(found, truth)
     _, _, offsets, held = truth.around
@@ -363,12 +385,15 @@ def key(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
 
 
 @sentence(
-    rf"(?P<share>(?i:{SHARE})) (?:of the source records were produced by client (?P<client>\S+)|share one "
-    r"(?P<kind>header|schema_id|key_prefix)(?: (?P<name>\S+))?)\."
+    rf"(?P<share>(?i:{SHARE})) (?:of the source records were produced by client (?P<client>\S+)|share one value of "
+    r"header (?P<header>\S+)|share one schema id of the (?P<schema_id>key|value)|share one prefix of the "
+    r"(?P<prefix>key))\."
 )
 def attribute(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
-    kind, name = ("client", found["client"]) if found["client"] else (found["kind"], found["name"] or "")
-    assert (kind, name) == (row["attribute_kind"], row["attribute_name"])
+    if found["prefix"]:
+        assert (row["attribute_kind"], row["attribute_name"]) == ("key_prefix", "")
+    else:
+        assert found[row["attribute_kind"]] == row["attribute_name"]
     says_share(found["share"], truth.attributes[best(truth, row)][0], least=True)
 
 
@@ -390,6 +415,9 @@ def reason(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> No
     said = {name: text for name, text in found.items() if text is not None}
     if "partition" in said:
         assert int(said["partition"]) == truth.partition_share[1]
+        says_share(said["most"], truth.partition_share[0])
+    if "who" in said:
+        assert row["disposition"] == ARCHIVED[said["who"]]
     if "records" in said:
         assert number(said["records"]) == records >= 1000
     if "a_minute" in said:
@@ -400,15 +428,14 @@ def reason(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> No
         says_sources(said["sources"], truth)
 
 
-def verdict_of(*names: str) -> Check:
-    def check(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
-        assert row["verdict"] in names
-
-    return check
+def of_what_died(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    is_("SYSTEMIC", truth, row)
+    says_died(found, truth)
 
 
 def again(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     assert len(truth.letters) >= 10 * truth.sources
+    assert truth.is_few
 
 
 def few(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
@@ -416,11 +443,11 @@ def few(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
 
 
 REASONS: dict[str, tuple[str, Check]] = {
-    "no limit": (r"nothing is known that limits it to a few records, keys or partitions", verdict_of("SYSTEMIC")),
-    "archived": (r"a circuit breaker or the coordinator archived the records", verdict_of("FLOOD")),
-    "again": (r"the same record is dead-lettered again and again", again),
+    "died": (rf"{AROUND} died", of_what_died),
+    "archived": (rf"(?P<who>{WHO}) archived (?P<sources>{SOURCES})", reason),
+    "again": (r"the same records? (?:is|are) dead-lettered again and again", again),
     "few": (r"few source records failed", few),
-    "partition": (r"nearly all source records are of partition (?P<partition>\d+)", reason),
+    "partition": (rf"(?P<most>{SHARE}) of the source records are of partition (?P<partition>\d+)", reason),
     "many": (rf"(?P<records>{N}) records were dead-lettered", reason),
     "fast": (rf"(?P<a_minute>{N}) records a minute were dead-lettered", reason),
     "without": (
@@ -462,23 +489,20 @@ def where(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> Non
 @sentence(
     rf"\d\. (?P<share>{SHARE}) (?:of the source records were produced by client (?P<client>\S+)|share one value of "
     r"header (?P<header>\S+)|share one (?P<schema>schema id) of the (?:key|value)|share one (?P<prefix>prefix) of the "
-    rf"key), and (?:(?P<unknown>no other records tell how common it is)|(?P<elsewhere>{SHARE}) of "
-    r"(?P<others>delivered messages|other dead letters)(?: have it)?)"
+    rf"key), and (?P<elsewhere>{SHARE}) of (?P<others>delivered messages|other dead letters)(?: have it)?"
 )
 def suspected_attribute(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     parts = {"client": "client", "header": "header", "schema_id": "schema", "key_prefix": "prefix"}
     assert found[parts[row["attribute_kind"]]] is not None
     share, elsewhere, others = truth.attributes[best(truth, row)]
     says_share(found["share"], share, least=True)
-    assert (elsewhere is None) is (found["unknown"] is not None)
-    if elsewhere is not None:
-        says_share(found["elsewhere"], elsewhere)
-        assert found["others"] == others
+    says_share(found["elsewhere"], elsewhere)
+    assert found["others"] == others
 
 
 @sentence(
     r"\d\. the first dead letter of group (?P<group>\S+) came "
-    r"(?:at about the same time|(?P<minutes>\d+) minutes before|(?P<hours>\d+) hours before)"
+    r"(?:at about the same time|(?P<minutes>\d+) minutes? before|(?P<hours>\d+) hours before)"
 )
 def suspected_group(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     assert found["group"] == truth.key[0]
@@ -490,9 +514,13 @@ def suspected_group(truth: Truth, row: Mapping[str, Any], found: Mapping[str, st
     assert any(key[2] == truth.topic and one.at < first for key, of in truth.silver.letters.items() for one in of)
 
 
-@sentence(r"none: nothing that landed changed in the day before, and the records share nothing unusual")
-def no_suspects(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
-    assert not truth.attributes
+@sentence(re.escape(incidents.NO_CHANGE))
+def no_change(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    """Check that the owner is not new on the topic: no other change lands here."""
+    hour, begin = 3600 * SECOND, truth.letters[0].at
+    first = min(one.at for key, of in truth.silver.letters.items() if key[:2] == truth.key[:2] for one in of)
+    of_topic = min(one.at for key, of in truth.silver.letters.items() if key[2] == truth.topic for one in of)
+    assert not (truth.topic and of_topic < first - hour and first < begin <= first + 24 * hour)
 
 
 def read(text: str, truth: Truth, row: Mapping[str, Any], kinds: Mapping[str, tuple[str, Check]]) -> str:
@@ -528,8 +556,8 @@ WORDS = (
     "hold records",
     "have one key",
     "one of 3 keys",
-    "share one header",
-    "share one schema_id",
+    "share one value of header",
+    "share one schema id",
     "were produced by client",
     "delivered messages",
     "other dead letters",

@@ -4,7 +4,7 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,13 @@ import pytest
 
 from pipelines.catalog import stages
 from pipelines.commands import ask as questions
-from pipelines.commands import query
+from pipelines.commands import incidents, query
 from pipelines.commands.generate import generate
 from pipelines.run import runner
 from pipelines.settings import LANDING_DIRECTORIES, ROOT, Settings, load
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
-from tests.testing.builders import kip_1191, land, line, run_chain, warehouse_of
+from tests.testing.builders import run_chain, warehouse_of
 from tests.testing.deliveries import store
 
 if TYPE_CHECKING:
@@ -183,57 +183,38 @@ def test_what_is_new_in_the_last_hour(generated: Landed, ask: Ask) -> None:
     assert new[0]["record_count"] == incident["records"]
 
 
-def test_an_incident_is_systemic(generated: Landed, ask: Ask) -> None:
+def test_a_question_tells_the_verdicts_of_the_incidents(generated: Landed, ask: Ask) -> None:
+    """The same verdict, severity and words as ``afterlog incident``; of those that went on, as known now."""
+    tables = Warehouse(generated.settings)
+    went_on = set()
+    for now in (one[end] for one in generated.truth["incidents"] for end in ("from", "to")):
+        at = datetime.fromisoformat(now)
+        rows = {row["incident_id"]: row for row in ask(generated, "poison_pill_or_systemic", now)}
+        told = {one.row["incident_id"]: one for one in incidents.Incidents(tables, at).known}
+        recent = {name for name, one in told.items() if (one.known or one.row)["last_at"] > at - timedelta(days=1)}
+        assert rows.keys() == recent
+        for name, row in rows.items():
+            known = told[name].known or told[name].row
+            same = (
+                "verdict",
+                "severity",
+                "severity_reasons",
+                "sentence",
+                "would_change",
+                "offset_share",
+                "record_count",
+            )
+            assert {column: row[column] for column in same} == {column: known[column] for column in same}
+            assert row["is_as_known_now"] is (told[name].known is not None)
+            went_on |= {row["is_as_known_now"]}
+    assert went_on == {True, False}
+
+
+def test_what_fails_everywhere_leads(generated: Landed, ask: Ask) -> None:
     for incident in generated.truth["incidents"]:
-        rows = ask(generated, "poison_pill_or_systemic", incident["to"])
-        assert (rows[0]["verdict"], rows[0]["dlq_topic"]) == ("systemic", incident["dlq_topic"])
-
-
-def test_each_source_record_is_judged_by_itself(
-    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, ask: Ask
-) -> None:
-    """Judge failures within one hour: single records, a poison pill, all, 1 in 3 everywhere, 1 in 4 of a partition."""
-    settings = warehouse_of(empty_warehouse, tmp_path)
-    failing = {
-        "single": [(partition, 100 * step) for partition in range(3) for step in range(20)],
-        "pill": [(partition, 100 * step) for partition in range(3) for step in range(20)] + [(1, 7)] * 4,
-        "systemic": [(partition, offset) for partition in range(3) for offset in range(30)] + [(0, 5)] * 3,
-        "third": [(partition, 3 * step + partition) for partition in range(3) for step in range(30)],
-        "fourth": [(2, 4 * step) for step in range(30)],
-    }
-    letters = [(group, *place) for group, places in failing.items() for place in places]
-    lines = [
-        line(offset, headers=kip_1191(partition=partition, offset=source, group=group))
-        for offset, (group, partition, source) in enumerate(letters)
-    ]
-    land(settings, {"a.jsonl": lines})
-    run_chain(spark, settings, "bronze.dlq_records", "silver.dlq_records")
-
-    rows = ask(Landed(settings, {}, []), "poison_pill_or_systemic", "2026-11-21T02:30:00+00:00")
-
-    assert {row["consumer_group"]: row["verdict"] for row in rows} == {
-        "single": "single records",
-        "pill": "poison pill",
-        "systemic": "systemic",
-        "third": "partial (1 in 3, all partitions)",
-        "fourth": "partial (1 in 4, 1 of 3 partitions)",
-    }
-    assert [row["poison_pills"] for row in rows if row["consumer_group"] == "pill"] == [["1@7"]]
-
-
-def test_poison_pills_are_found_among_other_failures(generated: Landed, spark: SparkSession, ask: Ask) -> None:
-    rows = ask(generated, "poison_pill_or_systemic", generated.truth["to"])
-
-    found = {
-        (row["consumer_group"], *(int(part) for part in pill.split("@")))
-        for row in rows
-        for pill in row["poison_pills"]
-    }
-    pills = {
-        (p["consumer_group"], p["original_partition"], p["original_offset"]) for p in generated.truth["poison_pills"]
-    }
-    assert found
-    assert found <= pills
+        if incident["dlq_topic"] in SYSTEMIC:
+            rows = ask(generated, "poison_pill_or_systemic", incident["to"])
+            assert rows[0]["verdict"] == "SYSTEMIC"
 
 
 def test_poison_pills_are_dead_lettered_more_than_once(generated: Landed, ask: Ask) -> None:

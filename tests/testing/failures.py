@@ -84,7 +84,7 @@ class History:
             + [partial(self.second, 1), partial(self.second, 5)]
         )
         self.chance.shuffle(kinds)
-        for kind in kinds:
+        for kind in [*kinds, partial(self.flood, 4, "all"), partial(self.flood, 200, "none")]:
             kind()
 
     def pills(self, number: int = 0, times: int = 0, told: str = "") -> None:
@@ -206,12 +206,12 @@ class History:
         self.fail(self.writer(), topic, places, message="Offset rejected by client.")
         self.tell(topic, places, self.chance.choice(("all", "window", "some", "none")))
 
-    def flood(self) -> None:
+    def flood(self, count: int | None = None, told: str | None = None) -> None:
         topic, base = self.somewhere()
-        places = self.places(self.chance.choice((1, 4, 200)), base, 500)
+        places = self.places(count or self.chance.choice((1, 4, 200)), base, 500)
         disposition = self.chance.choice(("CIRCUIT_BREAKER_ARCHIVED", "COORDINATOR_INITIATED"))
         self.fail("draft", topic, places, message=disposition, step=2000)
-        self.tell(topic, places, self.chance.choice(("all", "none")))
+        self.tell(topic, places, told or self.chance.choice(("all", "none")))
 
     def unplaced(self, known: int = 2, unknown: int = 1) -> None:
         """Fail on records whose headers name no source record, or only some do."""

@@ -351,7 +351,7 @@ class Truth:
         key_share = changed.get("key_share", self.key_share)
         share = changed.get("share", self.around[0])
         of_one = changed.get("partition_share", self.partition_share[0])
-        if self.key[3] in ("CIRCUIT_BREAKER_ARCHIVED", "COORDINATOR_INITIATED"):
+        if changed.get("disposition", self.key[3]) in ("CIRCUIT_BREAKER_ARCHIVED", "COORDINATOR_INITIATED"):
             return "FLOOD"
         sources = self.sources
         if key_share is not None and 4 * key_share >= 3 and sources > 2 and sources >= 2 * min(len(self.keys), 3):

@@ -28,7 +28,7 @@ def stated(client: str, at: datetime, mode: str = "enabled", topic: str = "order
     return {**OURS, "client_id": client, "topic": topic, "stated_at": at, "requested_mode": mode, **settings}
 
 
-def test_a_client_is_new_if_its_first_settings_came_shortly_before_and_outranks_what_nothing_compares(
+def test_a_client_is_new_if_its_first_settings_came_shortly_before_and_what_nothing_compares_is_no_suspect(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path
 ) -> None:
     settings = warehouse_of(empty_warehouse, tmp_path)
@@ -58,10 +58,6 @@ def test_a_client_is_new_if_its_first_settings_came_shortly_before_and_outranks_
         ("producer", "changed", 0.4, "changed settings of producer changed came 60 minutes before"),
         ("new_client", "new", 0.3, "the first settings of producer new came 60 minutes before"),
         ("producer", "both", 0.2, "changed settings of producer both came 2 hours before"),
-        (
-            *("header", "content-type", 0.15),
-            "100 % share one value of header content-type, and no other records tell how common it is",
-        ),
         ("new_client", "both", 0.075, "the first settings of producer both came 3 hours before"),
     ]
 
@@ -74,6 +70,7 @@ def test_the_last_start_of_a_broker_in_the_day_before_is_a_suspect(
     store(
         settings,
         "gold.dlq_incidents",
+        {**OURS, **incident, "incident_id": "zero", "first_at": FIRST - 30 * HOUR},
         {**OURS, **incident, "incident_id": "one", "first_at": FIRST},
         {**OURS, **incident, "incident_id": "two", "first_at": FIRST + 23 * HOUR},
         {**OURS, **incident, "incident_id": "later", "first_at": FIRST + 90 * HOUR},
@@ -102,6 +99,38 @@ def test_the_last_start_of_a_broker_in_the_day_before_is_a_suspect(
         ),
         "two": ("broker_restart", "1", found["two"]["score"], f"the start of broker 1, {several} came 22 hours before"),
     }
+
+
+def test_a_start_that_precedes_everything_is_no_suspect(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    """A start of another cluster's broker, or of another component at the same start, makes it none either."""
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    incident = {**OURS, "original_topic": "orders", "consumer_group": "workers", "record_count": 3}
+    second = FIRST + 2 * HOUR
+    store(
+        settings,
+        "gold.dlq_incidents",
+        {**incident, "incident_id": "one", "first_at": FIRST},
+        {**incident, "incident_id": "two", "first_at": second},
+    )
+    revision = {"group_id": "app", "revision": 1, "accepted_at": FIRST - HOUR / 4}
+    store(settings, "gold.topology_revisions", {**OURS, **revision})
+    start = {**OURS, "component": "BrokerServer", "node_id": 1}
+    early = FIRST - HOUR / 2
+    store(
+        settings,
+        "silver.broker_starts",
+        {**start, "started_at": early},
+        {**start, "started_at": early + timedelta(seconds=3), "component": "GroupCoordinator"},
+        {**start, "started_at": early - HOUR, "cluster": "another"},
+        {**start, "started_at": second - timedelta(seconds=90)},
+    )
+    assert run(spark, settings, TABLE)[TABLE].status == "passed"
+    rows = jvmless.rows(Warehouse(settings), TABLE, OURS)
+    assert [(row["incident_id"], row["sentence"]) for row in rows] == [
+        ("two", "the start of broker 1 came 1 minute before")
+    ]
 
 
 @pytest.mark.parametrize("table", ["quarantine.dlq_records", "held.dlq_records"])

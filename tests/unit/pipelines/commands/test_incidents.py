@@ -271,7 +271,7 @@ def test_actions_are_kept_and_respected(filled: Settings, spark: SparkSession) -
     with pytest.raises(UsageError, match="not in the future"):
         incidents.acted(tables, name, mute_until="2020-01-01T00:00:00Z")
     incidents.acted(tables, name, mute_until="2999-01-01T00:00:00Z", note="known")
-    assert incidents.top(tables).result.startswith("2 incidents open, 1 muted")
+    assert incidents.top(tables).result.startswith("2 incidents open (2 quiet), 1 muted")
     assert "known" in incidents.one(tables, name).result
     incidents.acted(tables, name, resolve=True)
     assert name not in incidents.listed(tables, only_open=True).result
@@ -368,6 +368,131 @@ def test_an_escalation_is_told_from_its_time_on(settings: Settings) -> None:
         {"at": "2026-11-21T02:00:00.000Z", "before_per_hour": 1.25, "after_per_hour": 1600.0}
     ]
     assert all(one["half_hour"].endswith("Z") for one in told_after["timeline"])
+
+
+def minutes(*counts: tuple[float, int, int]) -> list[dict[str, int]]:
+    """Return minutes of silver.dlq_errors: each minutes after `LAST`, its length in seconds, and its records."""
+    found = []
+    for after, seconds, count in counts:
+        first = sites.micros(LAST) + int(after * 60_000_000)
+        found.append(
+            {"minute": first, "first_at": first, "last_at": first + seconds * 1_000_000, "record_count": count}
+        )
+    return found
+
+
+@pytest.fixture
+def went_on(settings: Settings) -> Settings:
+    """Return settings of a warehouse with an incident of 60 records, of which 7 are from until 02:10."""
+    Path(settings.warehouse).mkdir()
+    shown = {"record_count": 60, "first_at": LAST, "last_at": LAST + 2 * HOUR, "pause_seconds": 1800}
+    store(settings, "gold.dlq_incidents", sites.incident(1, **shown), sites.incident(2, last_at=LAST + HOUR / 60))
+    of = {"cluster": "default", "fingerprint": f"{1:016x}"}
+    store(
+        settings,
+        "silver.dlq_errors",
+        {**of, "source_slice": "a", "minutes": minutes((-90, 1, 9), (0, 30, 4))},
+        {**of, "source_slice": "b", "minutes": minutes((9, 30, 2), (9.5, 50, 40), (120, 0, 14))},
+        {**of, "source_slice": "c", "fingerprint": "another", "minutes": minutes((1, 1, 100))},
+    )
+    letters = [{"dlq_offset": at, "routed_at": LAST + at * HOUR} for at in (0, 1)]
+    store(settings, "silver.dlq_records", *(sites.letter(**one) for one in letters))
+    store(settings, "bronze.dlq_records", {"cluster": "default", "timestamp": LAST, "_ingested_at": LAST + 9 * HOUR})
+    suspect = {"cluster": "default", "incident_id": sites.incident_id(1), "kind": "new_group", "score": 0.5}
+    times = ((1, "early", LAST), (2, "late", LAST + HOUR / 2))
+    for rank, name, at in times:
+        told = {"rank": rank, "name": name, "changed_at": at, "sentence": f"{name} came"}
+        store(settings, "gold.incident_suspects", suspect | told)
+    return settings
+
+
+def test_an_incident_at_a_time_tells_what_had_come_until_then(went_on: Settings) -> None:
+    """Of the minute that the time divides only the first record is known to have come."""
+    tables = Warehouse(went_on)
+    name, at = sites.incident_id(1), (LAST + HOUR / 6).isoformat()
+    told = json.loads(incidents.one(tables, name, "json", at).result)
+    assert (told["record_count"], told["last_at"]) == (7, "2026-11-21T02:09:30.000Z")
+    assert [one["record_count"] for one in told["timeline"]] == [7]
+    assert (told["records_an_hour"], told["state"], told["is_quiet"]) == (7, "NEW", False)
+    assert {"verdict", "severity", "sentence", "source_record_count"} <= {*told["as_known_now"]}
+    assert not {"record_count", "last_at", "timeline"} & {*told["as_known_now"]}
+    assert [one["name"] for one in told["suspects"]] == ["early"]
+    text = incidents.one(tables, name, at=at).result
+    for words in (
+        "  As known now: Group orders-workers could not process 1 record of orders, 12 times.",
+        "  7 records until 2026-11-21 02:10:00 UTC; as known now 60, the last at 2026-11-21 04:00:00 UTC.",
+        "Evidence, as known now",
+        "Where, as known now",
+    ):
+        assert words in text.splitlines()
+    assert ", last 2026-11-21 02:09:30 UTC (30 seconds ago)" in text
+    assert "late came" not in text
+    later = json.loads(incidents.one(tables, name, "json", (LAST + 3 * HOUR).isoformat()).result)
+    assert (later["record_count"], later["as_known_now"], len(later["suspects"])) == (60, [], 2)
+    assert "as known now" not in incidents.one(tables, name, at=(LAST + 3 * HOUR).isoformat()).result
+
+
+def test_lists_at_a_time_count_until_then_and_say_what_is_as_known_now(went_on: Settings) -> None:
+    tables, at = Warehouse(went_on), (LAST + HOUR / 6).isoformat()
+    listed = incidents.listed(tables, at=at)
+    assert "7 records, 7 an hour" in listed.result
+    words = "1 incident had dead letters after 2026-11-21 02:10:00 UTC: verdicts and severities are as known now."
+    assert listed.remarks == (words,)
+    assert words in incidents.top(tables, at=at).result.splitlines()
+    assert incidents.listed(tables, at=(LAST + 3 * HOUR).isoformat()).remarks == ()
+    assert "As of" not in incidents.top(tables).result
+    shutil.rmtree(Path(went_on.warehouse) / "silver" / "dlq_errors")
+    (remark,) = incidents.listed(tables, at=at).remarks
+    assert remark.endswith("as known now; so are times and counts of 1, which no table tells by minute.")
+    text = incidents.one(tables, sites.incident_id(1), at=at).result
+    assert "No table tells how many records until 2026-11-21 02:10:00 UTC; as known now 60" in text
+    assert "check the clock" not in text
+    told = json.loads(incidents.one(tables, sites.incident_id(1), "json", at).result)
+    assert {"record_count", "last_at"} <= {*told["as_known_now"]}
+
+
+def test_notes_and_topologies_from_after_a_time_are_not_told(went_on: Settings) -> None:
+    tables, name = Warehouse(went_on), sites.incident_id(1)
+    incidents.acted(tables, name, note="ticket 7")
+    topology = {"cluster": "default", "group_id": "shop", "topology_hash": "h"}
+    store(went_on, "gold.topology_revisions", topology | {"revision": 1, "accepted_at": LAST + HOUR})
+    place = {"part": "subtopology", "part_place": 0, "subtopology_id": "0", "occurrence": 1}
+    store(
+        went_on, "silver.topology_nodes", topology | place | {"node": "in", "node_type": 1, "source_topics": ["orders"]}
+    )
+    before = incidents.one(tables, name, at=(LAST + HOUR / 6).isoformat()).result
+    assert not {"ticket 7", "shop"} & {*before.split()}
+    assert "No topology that was known then read orders." in before
+    now = incidents.one(tables, name).result
+    assert "ticket 7" in now
+    assert "  orders is read by shop sub-topology 0 (revision 1), later" in now.splitlines()
+    assert "There may be more: the first known topology of shop came later." in now
+
+
+def test_what_goes_on_leads_and_what_was_not_read_on_is_a_finding(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir()
+    quiet = {"severity": "critical", "last_at": LAST - 7 * 24 * HOUR}
+    over = {"dlq_topics": [{"dlq_topic": "dlq.read", "last_at": 0}]}
+    store(
+        settings,
+        "gold.dlq_incidents",
+        sites.incident(1, **quiet),
+        sites.incident(2, **quiet, **over),
+        sites.incident(3, severity="low", last_at=LAST),
+    )
+    hour = {"cluster": "default", "hour": LAST, "dlq_topic": "dlq.read", "last_routed_at": LAST, "record_count": 1}
+    store(settings, "gold.dlq_summary", hour)
+    tables = Warehouse(settings)
+    top = incidents.top(tables, at=(LAST + HOUR / 6).isoformat()).result.splitlines()
+    assert top[0].startswith("2 incidents open (1 quiet)")
+    leads = [line.split()[0] for line in top if line.startswith("0000-")]
+    assert leads == [sites.incident_id(3), sites.incident_id(1)]  # the second is over: its topic was read on
+    assert top.index("Open incidents") < top.index("Quiet incidents, which are not known to be over")
+    assert top[-1] == f"Next: afterlog incident {sites.incident_id(3)}"
+    (finding,) = (line for line in top if "NOT_READ_ON" in line)
+    assert finding.endswith(
+        "dlq.orders: nobody knows whether 1 quiet incident is over: nothing tells that dlq.orders was read on"
+    )
 
 
 def test_an_incident_that_is_stamped_ahead_is_listed_once_it_landed(settings: Settings) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.incidents.blast import DOWNSTREAM, UPSTREAM, Graph, Revisions
+from pipelines.incidents.blast import DOWNSTREAM, UPSTREAM, Blast, Graph, Revisions
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 TOPICS = [f"t{number}" for number in range(6)]
@@ -114,6 +114,61 @@ def test_the_revision_at_the_time_counts() -> None:
     for hours, topic, is_later in ((0, "old", True), (1, "old", False), (4.9, "old", False), (5, "new", False)):
         (one,) = Graph(rows, Revisions(revisions).at(START + timedelta(hours=hours))).blast("orders").of(DOWNSTREAM)
         assert (one.topics, one.is_later) == ((topic,), is_later)
+
+
+def test_what_only_later_topologies_reach_is_named_as_later_and_does_not_count() -> None:
+    """A later application leads to another one that was there: its records cannot have come that way then."""
+    rows = [
+        node("there", "in", 1, source_topics=["orders"]),
+        node("later", "in", 1, source_topics=["orders"], successors=["out"]),
+        node("later", "out", 3, sink_topic="paid"),
+        node("behind", "in", 1, source_topics=["paid"], successors=["out"]),
+        node("behind", "out", 3),
+        node("pattern", "in", 1),
+    ]
+    accepted = {"there": 0, "behind": 0, "later": 24 * 7, "pattern": 24 * 7}
+    known = Revisions([revision(group, 1, hours, "1") for group, hours in accepted.items()])
+
+    def told(hours: float, group: str | None = None) -> Blast:
+        return Graph(rows, known.at(START + timedelta(hours=hours), group)).blast("orders", group)
+
+    then, now = told(1), told(24 * 8)
+    assert [(one.group_id, one.hop, one.is_later) for one in then.of(DOWNSTREAM)] == [
+        ("there", 1, False),
+        ("later", 1, True),
+        ("behind", 2, True),
+    ]
+    assert (then.groups, now.groups) == (["there"], ["later", "there", "behind"])
+    assert then.reasons == ("the first known topology of later came later", "behind can write any topic")
+    assert [line.endswith(", later") for line in then.reach] == [False, True, True]
+    assert not [line for line in now.as_lines() if line.endswith(", later")]
+    assert [why for why in now.reasons if "pattern" in why] == ["pattern reads topics by a pattern"]
+    assert told(1, "pattern").reasons[-1] == "no topology of pattern was known then"
+    nobody = Graph(rows, Revisions([revision("later", 1, 9, "1")]).at(START)).blast("paid")
+    assert (nobody.groups, nobody.reach[0]) == ([], "No topology that was known then read paid.")
+    assert nobody.is_lower_bound
+    assert Graph([], {}).blast("orders").reasons == ("no topology was known then",)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_what_counts_is_what_is_reached_as_if_nothing_came_later(seed: int) -> None:
+    chance = random.Random(seed)
+    rows = random_nodes(chance)
+    hours = {row["group_id"]: chance.choice((0, 0, 5)) for row in rows}
+    revisions = [revision(group, 1, at, "1") for group, at in hours.items()]
+    both = Graph(rows, Revisions(revisions).at(START)).blast("t0")
+    before = [row for row in rows if not hours[row["group_id"]]]
+    only = Graph(before, Revisions(one for one in revisions if one["accepted_at"] <= START).at(START)).blast("t0")
+    after = Graph(rows, Revisions(revisions).at(START + timedelta(hours=5))).blast("t0")
+
+    def places(blast: Blast) -> set[tuple[str, str, str | None, str]]:
+        return {(one.direction, one.group_id, one.subtopology_id, one.topic) for one in blast.reached}
+
+    assert tuple(one for one in both.reached if not one.is_later and one.direction == DOWNSTREAM) == tuple(
+        only.of(DOWNSTREAM)
+    )
+    assert places(both) == places(after)
+    assert {one.group_id for one in both.reached if one.group_id in both.groups} <= {row["group_id"] for row in before}
 
 
 def test_a_group_that_was_deleted_before_is_not_reached() -> None:

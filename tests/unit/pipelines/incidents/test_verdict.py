@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
+import re
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 import pytest
 
 from pipelines.incidents.severity import severity
-from pipelines.incidents.verdict import IS_FEW, Topic, is_few, judge, percent
+from pipelines.incidents.verdict import IS_FEW, VERDICTS, Judgement, Topic, at_least, is_few, judge, percent, reach_of
 from pipelines.steps.refresh import select_of
 
 
@@ -74,7 +77,13 @@ OTHERS = episode(
 )
 SAME = episode(fingerprint="other", attributes=[{"kind": "header", "name": "source", "value": 1, "record_count": 100}])
 WITHOUT = episode(fingerprint="other")
+PREFIX = [{"kind": "key_prefix", "name": "", "value": 1, "record_count": 98}]
+WITHOUT_PREFIX = episode(
+    fingerprint="other", attributes=[{"kind": "key_prefix", "name": "", "value": 2, "record_count": 100}]
+)
+SHARE = r"at least \d+ %|less than 1 %|more than 99 %|\d+ %"
 KEYS = [{"value": 1, "record_count": 96}]
+FLOOD = {"disposition": "CIRCUIT_BREAKER_ARCHIVED"}
 DENSE = {"dense_count": 100, "scattered_count": 100, "scattered_span": 850}
 
 
@@ -193,7 +202,24 @@ def test_what_no_message_that_went_through_tells_is_compared_with_dead_letters(d
         (DENSE, [], "SYSTEMIC", "94 %"),
         ({"step_of_two_count": 90}, [], "SYSTEMIC", "90 % of the offsets that do not look like markers around them"),
         ({"disposition": "CLIENT_REJECTED"}, [], "REJECTION", "rejected"),
-        ({"disposition": "CIRCUIT_BREAKER_ARCHIVED", **DENSE}, [], "FLOOD", "circuit breaker"),
+        (
+            {"disposition": "CIRCUIT_BREAKER_ARCHIVED", **DENSE},
+            [],
+            "FLOOD",
+            "a circuit breaker archived them, 100 source records; 94 % of the offsets around them died.",
+        ),
+        (
+            {"disposition": "COORDINATOR_INITIATED", **UNPLACED},
+            [],
+            "FLOOD",
+            "the coordinator archived it; nothing tells which share died.",
+        ),
+        (
+            {"attributes": PREFIX},
+            [WITHOUT_PREFIX],
+            "UNDETERMINED",
+            "98 % share one prefix of the key, and 0 % of other",
+        ),
         ({}, [], "UNDETERMINED", "no partition"),
     ],
 )
@@ -308,12 +334,111 @@ def test_a_verdict_names_no_value_of_a_header() -> None:
         ({}, "medium"),
         ({"partitions": one_partition(3)}, "high"),
         ({"record_count": 5000, **DENSE}, "critical"),
+        ({**FLOOD, "record_count": 1, "source_record_count": 1}, "low"),
+        ({**FLOOD, "top_keys": KEYS, "key_count": 5}, "medium"),
+        (FLOOD, "high"),
+        ({**FLOOD, "record_count": 5000}, "critical"),
     ],
 )
 def test_a_severity_has_reasons(values: dict[str, Any], level: str) -> None:
     one = episode(**values)
     found, reasons = severity(one, judge(one, Topic.of([one])))
     assert (found, bool(reasons)) == (level, True)
+
+
+def drawn(chance: random.Random) -> dict[str, Any]:
+    """Return an episode of any figures that data can have."""
+    sources = chance.choice((1, 2, 5, 6, 12, 13, 100, 3000))
+    records = sources * chance.choice((1, 1, 3, 20))
+    partitions, left = [], chance.choice((sources, sources, sources // 2, 0))
+    for number in range(chance.choice((1, 1, 4))):
+        own = left if number == 0 and chance.random() < 0.3 else min(left, chance.randint(0, sources))
+        left -= own
+        if own:
+            first = chance.randrange(10_000)
+            last = first + own - 1 + chance.choice((0, 3 * own, 10**6)) * (own > 1)
+            place = {"original_partition": number, "first_offset": first, "last_offset": last}
+            partitions.append({**place, "record_count": own, "source_record_count": own})
+    placed = sum(one["source_record_count"] for one in partitions)
+    keys = min(chance.choice((0, 1, 2, 3, 5, 200)), sources)
+    most = [records // max(keys, 1)] * min(keys, 8)
+    nines = chance.randint(0, placed)
+    shared = [] if chance.random() < 0.4 else [(chance.choice(("header", "schema_id", "key_prefix")), "source")]
+    return episode(
+        disposition=chance.choice((None, "CLIENT_REJECTED", "CIRCUIT_BREAKER_ARCHIVED", "COORDINATOR_INITIATED")),
+        original_topic=chance.choice(("orders", None)),
+        record_count=records,
+        source_record_count=sources,
+        last_at=chance.choice((0, 3600, 90_000)) * 10**6,
+        partitions=partitions,
+        top_records=[
+            {"original_partition": one["original_partition"], "original_offset": one["first_offset"], "record_count": 1}
+            for one in partitions[:12]
+        ],
+        key_count=keys,
+        is_key_count_exact=keys < 64,
+        keyed_count=records if keys else 0,
+        top_keys=[{"value": number, "record_count": count} for number, count in enumerate(most)],
+        attributes=[{"kind": kind, "name": name, "value": 1, "record_count": records} for kind, name in shared],
+        scattered_count=nines,
+        scattered_span=nines * chance.randint(8, 80),
+        step_of_two_count=chance.choice((0, 0, placed)),
+        without_payload_count=chance.choice((0, 0, records)),
+        windows=chance.choice((None, windows(**ALL_LANDED))),
+        landed_pill_count=chance.choice((None, placed)),
+        delivered=chance.choice((None, OTHER_SOURCE)),
+    )
+
+
+NEVER = re.compile(r"\bNone\b|\b0 (?:partitions|source records|records)|at least 0 %")
+
+
+def test_words_never_contradict_the_numbers() -> None:
+    chance = random.Random(51)
+    verdicts = set()
+    for _ in range(3000):
+        one, other = drawn(chance), drawn(chance) | {"fingerprint": "other"}
+        judged = judge(one, Topic.of([one, other]))
+        agree(one, judged)
+        verdicts.add(judged.verdict)
+    assert verdicts == {*VERDICTS}
+
+
+def agree(one: dict[str, Any], judged: Judgement) -> None:
+    """Check that the words of a judgement and its severity say what the figures say."""
+    found, records, sources = judged.evidence, one["record_count"], one["source_record_count"]
+    level, reasons = severity(one, judged)
+    said = " ".join((judged.sentence, *reasons))
+    figures = [
+        value for name, value in vars(found).items() if name.endswith(("share", "elsewhere")) and value is not None
+    ]
+    figures.append(one["without_payload_count"] / records)
+    shares = {words for share in figures for words in (percent(share), at_least(share))}
+    assert set(re.findall(SHARE, said)) <= shares, (said, shares)
+    assert not NEVER.search(said), said
+    assert ("nothing tells which share died" in said) <= (not found.offset_share)
+    assert (found.offset_share or 1) > 0
+    for percentage, verdict in re.findall(r"below (\d+) % would make it ([A-Z_]+)", judged.would_change):
+        name = {"30": "offset_share", "75": "key_share", "90": "partition_share"}[percentage]
+        assert reach_of(one, replace(found, **{name: 0.0})) == verdict != judged.verdict
+    if "would make it SYSTEMIC" in judged.would_change and judged.verdict in ("REJECTION", "UNDETERMINED"):
+        assert reach_of(one, replace(found, offset_share=0.3)) == "SYSTEMIC"
+        several = max(found.partition_count, 2)
+        assert reach_of(one, replace(found, partition_share=0.9, partition_count=several)) == "PARTITION_LOCAL"
+        is_enough = "90 % in one partition" in judged.would_change
+        assert is_enough is (found.partition_count > 1), judged.would_change
+    reach = judged.verdict if judged.verdict != "FLOOD" else reach_of(one, found)
+    if judged.verdict == "FLOOD":
+        assert f"it would be {reach}." in judged.would_change
+        assert ("archived it" in said) is (records == 1)
+    assert ("no partition, key or header" in said) <= (reach in ("UNDETERMINED", "REJECTION"))
+    assert ("few source records failed" in reasons) <= (sources <= 5)
+    minutes = max((one["last_at"] - one["first_at"]) / 60e6, 1)
+    if is_few(sources, records) and records < 1000 and records / minutes < 60:
+        assert level in ("medium", "low"), reasons
+    if level == "critical":
+        assert records >= 100
+        assert reach not in ("POISON_PILL", "KEY_LOCAL", "PRODUCER_LOCAL")
 
 
 def test_a_share_is_never_rounded_to_all_or_nothing() -> None:

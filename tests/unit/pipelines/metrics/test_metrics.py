@@ -24,6 +24,7 @@ from pipelines.run.follow import Cycle
 from pipelines.settings import ROOT, Settings, load
 from pipelines.settings.runs import Metrics
 from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
 from tests.testing.sites import CANARY, HOSTILE, NOW
 
@@ -69,6 +70,12 @@ def test_the_file_says_what_the_tables_say(meter: Meter) -> None:
     rule = (ours, ("rule", "original_offset.decimal_int64"), ("table", "silver.dlq_records"))
     assert found["afterlog_quarantined_rows", rule] == 1
     assert any(HOSTILE[5] in dict(labels).values() for _, labels in found)  # as it is: the format escapes it
+
+
+def test_what_is_not_known_has_no_value(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir()
+    (lost,) = (one for one in families(Warehouse(settings), NOW) if one.name == "afterlog_lost_messages")
+    assert lost.samples == []
 
 
 def test_series_are_bounded() -> None:
