@@ -12,6 +12,7 @@ from expectations.text import visible
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED
 from pipelines.site.content import Case, Change, News, Row
+from pipelines.site.findings import sentence
 from pipelines.stores.directory import replace_text
 
 FILE = ".told.json"
@@ -85,7 +86,7 @@ def _changes(before: Mapping[str, Any], cases: Iterable[Case], findings: Sequenc
     known: Mapping[str, str] = before["findings"]
     for finding in findings:
         if _key(finding) not in known:
-            yield Change(f"{_named(finding)}: {visible(finding['evidence'])}", finding["severity"] in LEVELS[:2])
+            yield Change(sentence(finding), finding["severity"] in LEVELS[:2])
     for key in sorted(known.keys() - {_key(one) for one in findings}):
         kind, topic, name = json.loads(key)
         yield Change(f"{_named({'kind': kind, 'topic': topic, 'name': name})} is over", False)

@@ -22,7 +22,7 @@ from expectations.verdict import share
 from pipelines.commands.incidents import clock, quoted
 from pipelines.incidents.blast import Blast
 from pipelines.run.newest import lasting, moment
-from pipelines.site import addresses, charts
+from pipelines.site import addresses, charts, findings
 from pipelines.site.content import SHOWN_DAYS, Application, Case, Content, Light, Place
 from pipelines.site.parts import Parts
 from pipelines.site.quality import Pipeline, bars, unread_of
@@ -368,6 +368,9 @@ def _environment() -> Environment:
         "bars": bars,
         "charts": charts,
         "counted": counted,
+        "explained": findings.explained,
+        "sentence": findings.sentence,
+        "stale": findings.STALE,
         "plural": plural,
         "data_docs": f"{DATA_DOCS}/index.html",
         "days": _days,
