@@ -21,6 +21,7 @@ from local.demo import (
     NO_TOPICS,
     NOTE,
     _check,
+    _close_the_captures,
     _live_broker,
     _show_live,
     _show_unchanged,
@@ -33,10 +34,13 @@ from local.demo import (
 )
 from local.kafka_client import Record
 from local.live import Happened
+from pipelines.commands import incidents
 from pipelines.errors import ContractBroken, EnvironmentLacking, UsageError
 from pipelines.settings import Kafka, Settings, kafka_connection, load
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
+from tests.testing.deliveries import store
+from tests.testing.sites import incident, incident_id
 
 
 def records(file: Path) -> int:
@@ -183,6 +187,20 @@ def test_all_that_lands_is_as_old_as_the_week_says_and_the_same_each_time(settin
             begin, end = timedelta(1), timedelta(hours=12)
         assert {ENDS - begin <= at <= ENDS - end for at in times(name)} == {True}, name
     assert max(at for name in of_week for at in times(name)) > ENDS - timedelta(minutes=5)
+
+
+def test_incidents_of_the_captures_are_resolved_and_those_of_the_week_are_not(settings: Settings) -> None:
+    def states() -> dict[str, str]:
+        known = incidents.Incidents(Warehouse(settings), datetime.now(UTC)).known
+        return {one.row["incident_id"]: one.state.name for one in known}
+
+    now = datetime.now(UTC)
+    store(
+        settings, "gold.dlq_incidents", *(incident(place, last_at=now - timedelta(days=8 - place)) for place in (0, 7))
+    )
+    assert states() == {incident_id(0): "ONGOING", incident_id(7): "ONGOING"}
+    _close_the_captures(settings, now)
+    assert states() == {incident_id(0): "RESOLVED", incident_id(7): "ONGOING"}
 
 
 def noted(settings: Settings, ends: datetime) -> None:
