@@ -18,7 +18,7 @@ setup-s3: SETUP := --s3
 setup-s3: setup ## the same, and fetch what a warehouse on S3 needs
 
 demo: SETUP := --for-demo
-demo: setup ## run all DAGs with Airflow over bundled captures and a live broker, twice; then replay
+demo: setup ## run all DAGs with Airflow over captures, a week of a shop and a live broker, twice; then replay
 	@.venv/bin/python -m local.demo
 
 up: setup ## start Airflow with its web interface; Ctrl-C ends it

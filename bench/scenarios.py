@@ -219,13 +219,13 @@ def _scenario(seed: int, number: int, verdict: str, suspect: str | None, shape: 
     """Return the first attempt whose incidents obey the public definition; most first attempts do."""
     for attempt in range(200):
         try:
-            return _Plan(f"s{seed}-{number:04}", f"{seed}/{number}/{attempt}", verdict, suspect, shape).scenario()
-        except _Undecidable:
+            return Plan(f"s{seed}-{number:04}", f"{seed}/{number}/{attempt}", verdict, suspect, shape).scenario()
+        except Undecidable:
             continue
     raise AssertionError(f"no scenario {number} of seed {seed} is decidable")
 
 
-class _Undecidable(Exception):
+class Undecidable(Exception):
     """What was drawn does not allow an honest label."""
 
 
@@ -268,7 +268,7 @@ def _is_over(times: Sequence[int], after: Sequence[int]) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Error:
+class Error:
     """Why records fail. Each record fills the places of the message anew; all else of an error stays the same."""
 
     message: str
@@ -279,16 +279,18 @@ class _Error:
 
     @property
     def is_rejection(self) -> bool:
+        """True if the application refused the record."""
         return self.disposition == "CLIENT_REJECTED"
 
     def __str__(self) -> str:
+        """Return class or disposition, message and place, as labels show them."""
         where = f" at {self.frame}" if self.frame else ""
         return f"{self.exception or self.disposition}: {self.message}{where}"
 
 
-REJECTED = _Error("Offset rejected by client.", disposition="CLIENT_REJECTED")
-EXHAUSTED = _Error("Offset delivery count exceeded the threshold.", disposition="MAX_DELIVERY_ATTEMPTS_REACHED")
-FLOODS = (_Error("", disposition="CIRCUIT_BREAKER_ARCHIVED"), _Error("", disposition="COORDINATOR_INITIATED"))
+REJECTED = Error("Offset rejected by client.", disposition="CLIENT_REJECTED")
+EXHAUSTED = Error("Offset delivery count exceeded the threshold.", disposition="MAX_DELIVERY_ATTEMPTS_REACHED")
+FLOODS = (Error("", disposition="CIRCUIT_BREAKER_ARCHIVED"), Error("", disposition="COORDINATOR_INITIATED"))
 
 _NUMBER = (
     "java.base/java.lang.NumberFormatException.forInputString(NumberFormatException.java:67)",
@@ -425,7 +427,7 @@ def _filled(template: str, r: random.Random, prefix: str) -> str:
 
 
 @dataclass(eq=False)
-class _Consumer:
+class Consumer:
     """A group, connector or Streams application that dead-letters records of the topic; ``errors`` are its unused ones.
 
     Consumers of which the dead letters name no group have none.
@@ -438,15 +440,16 @@ class _Consumer:
     copied: bool
     timestamp_type: int
     limit: int
-    errors: list[_Error]
+    errors: list[Error]
     has_header_of_cause: bool = False
 
     @property
     def group(self) -> str | None:
+        """The group that its dead letters name."""
         return None if self.profile in WITHOUT_GROUP else self.name
 
 
-def _errors(profile: str, package: str, r: random.Random) -> list[_Error]:
+def _errors(profile: str, package: str, r: random.Random) -> list[Error]:
     """Return different errors in random order; the first two are often alike but for their frame or message."""
     if profile == SHARE:
         return r.sample((REJECTED, EXHAUSTED), 2)
@@ -458,7 +461,7 @@ def _errors(profile: str, package: str, r: random.Random) -> list[_Error]:
         call = r.choice(CALLS)
         frame = f"{package}.{call}({call.partition('.')[0]}.java:{r.randrange(20, 400)})"
         frame = "" if CONVERTER in above else frame
-        made.append(_Error(message, exception.replace("@", package), above=above, frame=frame))
+        made.append(Error(message, exception.replace("@", package), above=above, frame=frame))
     first, draw = made[0], r.random()
     if first.frame and draw < 0.25:  # the same exception and message at another place
         call = r.choice([one for one in CALLS if one not in first.frame])
@@ -486,7 +489,7 @@ class _Source:
 
 
 @dataclass(frozen=True)
-class _Trait:
+class Trait:
     """What the records of an incident have in common, and no other record of the topic has."""
 
     header: tuple[str, str] | None = None
@@ -495,6 +498,7 @@ class _Trait:
     client: str = ""
 
     def __bool__(self) -> bool:
+        """Tell whether they have anything in common."""
         return bool(self.header or self.schema_id is not None or self.keys or self.client)
 
 
@@ -510,7 +514,7 @@ KEY_STYLES = ("number", "uuid", "named", "binary", "tenant")
 KEYS_PER_PARTITION = 300
 
 
-class _Topic:
+class Topic:
     """The log of a source topic: a steady flow, so that each time has its place in each partition.
 
     ``rate`` is in data records per ms of the whole topic. ``step`` data records make a transaction, which ends with a
@@ -518,6 +522,7 @@ class _Topic:
     """
 
     def __init__(self, name: str, r: random.Random, partitions: int, key_style: str | None, has_schemas: bool) -> None:
+        """Draw partitions' first offsets, producers, headers and keys."""
         self.name, self.random, self.partitions, self.key_style = name, r, partitions, key_style
         self.rate = 0.0
         self.step = 0
@@ -533,11 +538,12 @@ class _Topic:
         self.failing_tenant = self.tenants.pop()
         self.made: dict[tuple[int, int], _Source] = {}
         self.marked: set[tuple[int, int]] = set()
-        self.taken: dict[_Consumer, set[tuple[int, int]]] = {}
+        self.taken: dict[Consumer, set[tuple[int, int]]] = {}
         self.keys = self._keys()
         self.scattered = {place: iter(r.sample(keys, len(keys))) for place, keys in enumerate(self.keys)}
 
     def partition_of(self, key: bytes) -> int:
+        """Return the partition that producers write a key to."""
         return crc32(key) % self.partitions
 
     def _key(self) -> bytes:
@@ -565,7 +571,7 @@ class _Topic:
             return None
         key = next(self.scattered[partition], None)
         if key is None:
-            raise _Undecidable
+            raise Undecidable
         return key
 
     def failing_keys(self, count: int, of_tenant: bool) -> tuple[bytes, ...]:
@@ -586,14 +592,16 @@ class _Topic:
         return self.base[partition] + int((at - ORIGIN) * self.rate / self.partitions)
 
     def offset(self, number: int) -> int:
+        """Return the offset of a record by its number: markers of transactions take offsets, too."""
         return number + number // self.step if self.step else number
 
-    def is_free(self, consumer: _Consumer, source: tuple[int, int], trait: _Trait) -> bool:
+    def is_free(self, consumer: Consumer, source: tuple[int, int], trait: Trait) -> bool:
+        """Tell whether the consumer can still fail on a record, and the record can have the trait."""
         taken = self.taken.setdefault(consumer, set())
         return source not in taken and source not in self.marked and not (trait and source in self.made)
 
     def record(
-        self, consumer: _Consumer, source: tuple[int, int], at: int, trait: _Trait, key: bytes | None = None
+        self, consumer: Consumer, source: tuple[int, int], at: int, trait: Trait, key: bytes | None = None
     ) -> _Source:
         """Return the source record of a place; the first dead letter of it decides what it holds."""
         self.taken.setdefault(consumer, set()).add(source)
@@ -604,7 +612,7 @@ class _Topic:
             self.made[source] = self._written(partition, number, at, trait, key)
         return self.made[source]
 
-    def headers(self, client: str, trait: _Trait = _Trait()) -> list[tuple[str, str]]:
+    def headers(self, client: str, trait: Trait = Trait()) -> list[tuple[str, str]]:
         """Return headers as producers of the topic write them."""
         r = self.random
         headers = [("content-type", "application/avro" if self.schemas else "application/json")]
@@ -616,7 +624,7 @@ class _Topic:
             headers.append(trait.header if trait.header and trait.header[0] == dimension else (dimension, value))
         return headers
 
-    def _written(self, partition: int, number: int, at: int, trait: _Trait, key: bytes | None) -> _Source:
+    def _written(self, partition: int, number: int, at: int, trait: Trait, key: bytes | None) -> _Source:
         r = self.random
         if key is None and self.key_style:
             pool = self.keys[partition]
@@ -637,28 +645,29 @@ class _Topic:
 
 
 @dataclass(eq=False)
-class _Incident:
+class Incident:
     """An incident under construction; ``keys``, ``partition`` and ``trait`` say where a regression strikes again."""
 
-    consumer: _Consumer
-    error: _Error
+    consumer: Consumer
+    error: Error
     verdict: str
     noise: bool
-    trait: _Trait = _Trait()
+    trait: Trait = Trait()
     partition: int = 0
     keys: tuple[bytes, ...] = ()
     suspect: Suspect | None = None
-    predecessor: _Incident | None = None
+    predecessor: Incident | None = None
     dead: list[tuple[int, _Source]] = field(default_factory=list)
 
     @property
     def times(self) -> list[int]:
+        """The times of its dead letters."""
         return [at for at, _ in self.dead]
 
 
 @dataclass(eq=False)
 class _DeadLetter:
-    incident: _Incident
+    incident: Incident
     at: int
     source: _Source
     partition: int = 0
@@ -666,7 +675,7 @@ class _DeadLetter:
     line: str = ""
 
 
-def _times(r: random.Random, start: int, count: int, gap: float) -> list[int]:
+def times_of(r: random.Random, start: int, count: int, gap: float) -> list[int]:
     """Return sorted times with this mean gap in ms: regular, random or in bursts, if fast with some longer breaks."""
     shape = "regular" if gap > 3 * MINUTE else r.choice(("regular", "random", "bursts"))
     longest = max(18 * MINUTE, 1.25 * gap)
@@ -704,18 +713,13 @@ def _skip(r: random.Random, share: float) -> int:
     return 0 if share >= 1 else int(math.log(1 - r.random()) / math.log(1 - share))
 
 
-class _Plan:
+class Plan:
     """One attempt at a scenario: its topic, consumers, incidents, changes and files."""
 
     def __init__(self, name: str, seed: str, verdict: str, suspect: str | None, shape: Shape) -> None:
-        self.name, self.verdict, self.suspect_kind, self.shape = name, verdict, suspect, shape
-        self.tells_all = random.Random(f"{seed}/tells").random() < shape.tells_all
-        self.random = r = random.Random(seed)
-        self.incidents: list[_Incident] = []
-        self.requests: list[tuple[int, str]] = []
-        self.producers: list[tuple[int, str]] = []
-        self.starts: list[tuple[int, str]] = []
-        self.headless: list[str] = []
+        """Draw the topic and its first consumer."""
+        self.begin(name, seed, shape, suspect)
+        r, self.verdict = self.random, verdict
         self.node = r.randrange(1, 30)
         noun = r.choice(("orders", "payments", "shipments", "invoices", "clicks", "stock", "prices", "claims"))
         profile = self._profile()
@@ -734,11 +738,22 @@ class _Plan:
             if verdict in ("SYSTEMIC", "FLOOD", "POISON_PILL") and not with_traits and r.random() < 0.15:
                 key_style = None
         has_schemas = suspect == "schema_id" or r.random() < 0.3
-        self.topic = _Topic(f"{noun}.{name}", r, partitions, key_style, has_schemas)
+        self.topic = Topic(f"{noun}.{name}", r, partitions, key_style, has_schemas)
         if r.random() < shape.in_transactions:
             self.topic.step = r.choice((1, 2, 5, 20))
         self.main_consumer = self._consumer(profile, self.copied, "a")
-        self.other_consumer: _Consumer | None = None
+        self.other_consumer: Consumer | None = None
+
+    def begin(self, name: str, seed: str, shape: Shape, suspect: str | None = None) -> None:
+        """Begin with nothing that happened."""
+        self.name, self.suspect_kind, self.shape = name, suspect, shape
+        self.tells_all = random.Random(f"{seed}/tells").random() < shape.tells_all
+        self.random = random.Random(seed)
+        self.incidents: list[Incident] = []
+        self.requests: list[tuple[int, str]] = []
+        self.producers: list[tuple[int, str]] = []
+        self.starts: list[tuple[int, str]] = []
+        self.headless: list[str] = []
 
     # --- who reads the topic
 
@@ -754,13 +769,13 @@ class _Plan:
             return r.choice((SHARE, DRAFT, SPRING))
         return r.choices(PROFILES, (4, 2, 2, 2, 3))[0]
 
-    def _consumer(self, profile: str, copied: bool, letter: str) -> _Consumer:
+    def _consumer(self, profile: str, copied: bool, letter: str) -> Consumer:
         r, noun = self.random, self.topic.name.partition(".")[0]
         role = {SHARE: "workers", DRAFT: "payers", STREAMS: "enrichment", CONNECT: "sink", SPRING: "service"}[profile]
         errors = _errors(profile, f"{self.package}.{role}", r)
         if profile == DRAFT:
             errors += FLOODS  # taken only by name
-        return _Consumer(
+        return Consumer(
             name=f"{noun}-{role}-{letter}.{self.name}",
             profile=profile,
             dlq_topic=f"dlq.{noun}-{letter}.{self.name}",
@@ -772,7 +787,7 @@ class _Plan:
             has_header_of_cause=r.random() < 0.3,
         )
 
-    def _other(self) -> _Consumer:
+    def _other(self) -> Consumer:
         """Return the second consumer; at most one of the two leaves out its group.
 
         A consumer without a group would be taken for the application whose topology changed.
@@ -787,7 +802,7 @@ class _Plan:
             self.other_consumer = self._consumer(self.random.choice(profiles), copied, "b")
         return self.other_consumer
 
-    def _error(self, consumer: _Consumer) -> _Error | None:
+    def _error(self, consumer: Consumer) -> Error | None:
         """Take an unused error of a consumer, None if it has none left; a flood's are taken for floods only."""
         for error in consumer.errors:
             if error not in FLOODS:
@@ -798,28 +813,28 @@ class _Plan:
     # --- the scenario as a whole
 
     def scenario(self) -> Scenario:
-        """Return the scenario, or raise _Undecidable."""
+        """Return the scenario, or raise Undecidable."""
         r = self.random
         count, gap, share = self._size()
         main_error = r.choice(FLOODS) if self.verdict == "FLOOD" else self._error(self.main_consumer)
         assert main_error
-        self.main = main = _Incident(self.main_consumer, main_error, self.verdict, noise=False)
+        self.main = main = Incident(self.main_consumer, main_error, self.verdict, noise=False)
         main.suspect = self._suspect(main)
-        times = _times(r, self.start, count, gap)
+        times = times_of(r, self.start, count, gap)
         if self.shape.paces and self.verdict == "POISON_PILL" and r.random() < self.shape.paces:
             times = _paced(r, self.start)
         has_regression = r.random() < self.shape.regression
         self._noise(times[-1])
         if r.random() < self.shape.overlap:
             self._overlap(main, times)
-        self._strike(main, times, share)
+        self.strike(main, times, share)
         if has_regression:
             self._regress(main, count, gap, share)
         self._applications(main)
         if self.suspect_kind == "new_group":  # the first dead letter of a group is no suspect of itself
             of_group = [one for one in self.incidents if one.consumer is main.consumer]
             min(of_group, key=lambda one: one.times[0]).suspect = None
-        return self._landed()
+        return self.landed()
 
     def _size(self) -> tuple[int, float, float]:
         """Draw how many records die, the mean gap in ms and the share of the log that dies; set the log's rate."""
@@ -863,10 +878,10 @@ class _Plan:
 
     # --- incidents
 
-    def _strike(self, incident: _Incident, times: list[int], share: float = 0.0) -> None:
+    def strike(self, incident: Incident, times: list[int], share: float = 0.0) -> None:
         """Let records die at these times as the verdict says, and keep the incident."""
         if not _is_one_episode(times):
-            raise _Undecidable
+            raise Undecidable
         by_verdict = {
             "POISON_PILL": self._pills,
             "KEY_LOCAL": self._keys_die,
@@ -877,7 +892,7 @@ class _Plan:
         incident.dead = list(zip(times, sources, strict=True))
         self.incidents.append(incident)
 
-    def _pills(self, incident: _Incident, times: list[int], share: float) -> Iterator[_Source]:
+    def _pills(self, incident: Incident, times: list[int], share: float) -> Iterator[_Source]:
         """Yield few records, mostly dead-lettered again and again, that are no neighbours of each other."""
         r, topic = self.random, self.topic
         pills: list[tuple[tuple[int, int], bytes | None]] = []
@@ -889,13 +904,13 @@ class _Plan:
             ):
                 number -= r.randrange(6, 20)
             if number < 0:
-                raise _Undecidable
+                raise Undecidable
             pills.append(((partition, number), topic.scattered_key(partition)))
         for turn in range(len(times)):
             source, key = pills[turn] if turn < len(pills) else r.choice(pills)
             yield topic.record(incident.consumer, source, times[0], incident.trait, key)
 
-    def _scatter(self, incident: _Incident, times: list[int], share: float) -> Iterator[_Source]:
+    def _scatter(self, incident: Incident, times: list[int], share: float) -> Iterator[_Source]:
         """Yield records far apart, with distinct keys, over all partitions."""
         r, topic = self.random, self.topic
         order: list[int] = []
@@ -909,7 +924,7 @@ class _Plan:
             yield topic.record(incident.consumer, (partition, number), at, incident.trait, key)
 
     def _next(
-        self, incident: _Incident, cursors: dict[int, int], partition: int, start: int, share: float
+        self, incident: Incident, cursors: dict[int, int], partition: int, start: int, share: float
     ) -> tuple[int, int]:
         """Return the next record of a partition that dies, if this share of the partition dies."""
         number = cursors.get(partition, self.topic.place(partition, start) - 1)
@@ -919,20 +934,20 @@ class _Plan:
         cursors[partition] = number
         return partition, number
 
-    def _keys_die(self, incident: _Incident, times: list[int], share: float) -> Iterator[_Source]:
+    def _keys_die(self, incident: Incident, times: list[int], share: float) -> Iterator[_Source]:
         keys, cursors = incident.keys, dict[int, int]()
         for turn, at in enumerate(times):
             key = keys[turn] if turn < len(keys) else self.random.choice(keys)
             source = self._next(incident, cursors, self.topic.partition_of(key), times[0], share)
             yield self.topic.record(incident.consumer, source, at, incident.trait, key)
 
-    def _partition_dies(self, incident: _Incident, times: list[int], share: float) -> Iterator[_Source]:
+    def _partition_dies(self, incident: Incident, times: list[int], share: float) -> Iterator[_Source]:
         cursors = dict[int, int]()
         for at in times:
             source = self._next(incident, cursors, incident.partition, times[0], share)
             yield self.topic.record(incident.consumer, source, at, incident.trait)
 
-    def _spread(self, incident: _Incident, times: list[int], share: float) -> Iterator[_Source]:
+    def _spread(self, incident: Incident, times: list[int], share: float) -> Iterator[_Source]:
         """Yield records of all partitions; in each the same share dies."""
         cursors, order = dict[int, int](), list[int]()
         for at in times:
@@ -940,7 +955,7 @@ class _Plan:
             source = self._next(incident, cursors, order.pop(), times[0], share)
             yield self.topic.record(incident.consumer, source, at, incident.trait)
 
-    def _suspect(self, main: _Incident) -> Suspect | None:
+    def _suspect(self, main: Incident) -> Suspect | None:
         """Return the first suspect of the main incident, and set what its records share."""
         r, topic, kind = self.random, self.topic, self.suspect_kind
         main.partition = 0 if r.random() < 0.3 else r.randrange(topic.partitions)
@@ -948,19 +963,19 @@ class _Plan:
             main.keys = topic.failing_keys(
                 r.randrange(2, 5) if kind == "key_prefix" else r.choice((1, 1, 2, 3)), kind == "key_prefix"
             )
-            main.trait = _Trait(keys=main.keys)
+            main.trait = Trait(keys=main.keys)
         if kind == "key_prefix":
             return Suspect(kind, f"{topic.failing_tenant}:")
         if kind == "client":
             topic.client_header = False  # only acknowledgements tell the client
-            main.trait = _Trait(client=topic.clients[1])
+            main.trait = Trait(client=topic.clients[1])
             return Suspect(kind, main.trait.client)
         if kind == "header":
-            main.trait = _Trait(header=self._shared_header())
+            main.trait = Trait(header=self._shared_header())
             assert main.trait.header
             return Suspect(kind, "=".join(main.trait.header))
         if kind == "schema_id":
-            main.trait = _Trait(schema_id=max(topic.schemas) + r.randrange(1, 30))
+            main.trait = Trait(schema_id=max(topic.schemas) + r.randrange(1, 30))
             return Suspect(kind, str(main.trait.schema_id))
         if kind in ("topology", "new_group"):
             return Suspect(kind, main.consumer.name)
@@ -990,7 +1005,7 @@ class _Plan:
         known = self._other() if is_new else self.main_consumer
         times = self._noise_of(known, self.start - r.randrange(52 * HOUR, 92 * HOUR), must_scatter=self.suspect_kind)
         if times[-1] > self.start - 26 * HOUR:
-            raise _Undecidable
+            raise Undecidable
         before, during, soon = self.shape.noise
         if r.random() < before:
             consumer = known if r.random() < 0.5 else self._other()
@@ -1005,7 +1020,7 @@ class _Plan:
 
     def _noise_of(
         self,
-        consumer: _Consumer,
+        consumer: Consumer,
         start: int,
         until: int | None = None,
         must_scatter: str | None = None,
@@ -1022,25 +1037,25 @@ class _Plan:
             error = predecessor.error
             if not _is_over(predecessor.times, [start, start + 11 * MINUTE]):
                 return []
-        incident = _Incident(consumer, error, "POISON_PILL", noise=True, predecessor=predecessor)
+        incident = Incident(consumer, error, "POISON_PILL", noise=True, predecessor=predecessor)
         thinnest = 1 / (0.015 * self.topic.rate)  # ms between dead letters if 1.5 % of the log die
         count = r.randrange(max(36, 3 * self.topic.partitions), max(36, 3 * self.topic.partitions) + 25)
         longest = (until - start) / count if until else 11 * MINUTE
         can_scatter = thinnest < min(longest, 11 * MINUTE)
         if must_scatter in ("header", "schema_id", "key_prefix") and not can_scatter:
-            raise _Undecidable
+            raise Undecidable
         if can_scatter and (must_scatter or until or r.random() < 0.5):
             incident.verdict = "UNDETERMINED"
             gap = longest if until else math.exp(r.uniform(math.log(thinnest), math.log(11 * MINUTE)))
-            times = _times(r, start, count, min(gap, 11 * MINUTE))
+            times = times_of(r, start, count, min(gap, 11 * MINUTE))
         else:
             count = r.choice((1, 1, 2, r.randrange(4, 16), r.randrange(4, 16)))
             count = max(count, 4) if predecessor else count  # a lone record would go with the one or the other
-            times = _times(r, start, count, r.uniform(1, 9) * MINUTE)
-        self._strike(incident, times)
+            times = times_of(r, start, count, r.uniform(1, 9) * MINUTE)
+        self.strike(incident, times)
         return times
 
-    def _overlap(self, main: _Incident, times: list[int]) -> None:
+    def _overlap(self, main: Incident, times: list[int]) -> None:
         """Add one or two incidents of other errors on the topic that are under way together with the main one.
 
         They begin before the first change, or after it; then they share its suspect.
@@ -1048,7 +1063,7 @@ class _Plan:
         for _ in range(self.random.choice(self.shape.overlaps)):
             self._overlap_once(main, times)
 
-    def _overlap_once(self, main: _Incident, times: list[int]) -> None:
+    def _overlap_once(self, main: Incident, times: list[int]) -> None:
         r = self.random
         shares_cause = r.random() < 0.5
         is_new = self.suspect_kind == "new_group"
@@ -1068,22 +1083,22 @@ class _Plan:
         else:
             start = self.start - r.randrange(90 * MINUTE, 3 * HOUR)
             span = self.start - start + min(length, HOUR) * r.uniform(0.1, 1) + SECOND
-        other = _Incident(consumer, error, "POISON_PILL", noise=False)
+        other = Incident(consumer, error, "POISON_PILL", noise=False)
         if shares_cause and (self.suspect_kind in TOPIC_WIDE or consumer is main.consumer):
             other.suspect = main.suspect if self.suspect_kind in CHANGES else None
         count, gap, share = self._fitting(other, main, span)
-        other_times = _times(r, start, count, gap)
+        other_times = times_of(r, start, count, gap)
         if other_times[-1] <= self.start:  # it must overlap
-            raise _Undecidable
-        self._strike(other, other_times, share)
+            raise Undecidable
+        self.strike(other, other_times, share)
 
-    def _make_known(self, consumer: _Consumer) -> None:
+    def _make_known(self, consumer: Consumer) -> None:
         """Add noise of a consumer long before, if it has none: otherwise its group looked new."""
         long_before = self.start - 30 * HOUR
         if not any(one.consumer is consumer and one.times[0] < long_before for one in self.incidents):
             self._noise_of(consumer, self.start - self.random.randrange(52 * HOUR, 92 * HOUR))
 
-    def _fitting(self, other: _Incident, main: _Incident, span: float) -> tuple[int, float, float]:
+    def _fitting(self, other: Incident, main: Incident, span: float) -> tuple[int, float, float]:
         """Choose a verdict for a second incident that the flow of the topic allows within a span of time in ms.
 
         Return the records that die, their mean gap and their share of the log.
@@ -1113,7 +1128,7 @@ class _Plan:
                 continue
             if verdict == "KEY_LOCAL" and other.consumer.copied and topic.key_style not in (None, "tenant"):
                 other.keys = topic.failing_keys(1, False)
-                other.trait = _Trait(keys=other.keys)
+                other.trait = Trait(keys=other.keys)
                 share = count / (flow / partitions)
                 if share < 0.3 and main.verdict != "KEY_LOCAL":
                     return count, span / count, share
@@ -1126,23 +1141,23 @@ class _Plan:
                 share = count / flow
                 if share < 0.3 and topic.unused and self._has_shown_headers(other.consumer):
                     header = self._shared_header()
-                    other.trait, other.suspect = _Trait(header=header), Suspect("header", "=".join(header))
+                    other.trait, other.suspect = Trait(header=header), Suspect("header", "=".join(header))
                     return count, span / count, share
             if verdict == "SYSTEMIC" and 50 < 0.8 * flow < 1_500 and flow > 15 * partitions and not main.trait:
                 share = 0.95 if topic.step in (1, 2) else r.uniform(0.75, 0.97)
                 count = int(share * flow)
                 if span / count < 15 * MINUTE:
                     return count, span / count, share
-            other.trait, other.keys = _Trait(), ()
-        raise _Undecidable
+            other.trait, other.keys = Trait(), ()
+        raise Undecidable
 
-    def _has_shown_headers(self, consumer: _Consumer) -> bool:
+    def _has_shown_headers(self, consumer: Consumer) -> bool:
         """Tell whether earlier dead letters of the consumer, with other errors, show the headers that are usual."""
         scatters = [one for one in self.incidents if one.noise and one.verdict == "UNDETERMINED"]
         ended = [one for one in scatters if one.times[-1] < self.start - 26 * HOUR]
         return consumer.profile in WITH_HEADERS and any(one.consumer is consumer for one in ended)
 
-    def _regress(self, main: _Incident, count: int, gap: float, share: float) -> None:
+    def _regress(self, main: Incident, count: int, gap: float, share: float) -> None:
         """Let the main incident come back after a pause that ends it, sometimes after another change."""
         r = self.random
         pause = pause_limit(main.times) * r.uniform(2, 4)
@@ -1157,17 +1172,17 @@ class _Plan:
         fewer = {"POISON_PILL": r.randrange(5, 40), "UNDETERMINED": count}
         least = max(50, 10 * self.topic.partitions)
         again_count = fewer.get(main.verdict, r.randrange(least, max(least, count) + 1))
-        times = _times(r, start, again_count, gap)
+        times = times_of(r, start, again_count, gap)
         if not _is_over(main.times, times):
-            raise _Undecidable
-        self._strike(again, times, share)
+            raise Undecidable
+        self.strike(again, times, share)
 
     # --- what else lands
 
     def _application(self, role: str) -> str:
         return f"{self.topic.name.partition('.')[0]}-{role}.{self.name}"
 
-    def _applications(self, main: _Incident) -> None:
+    def _applications(self, main: Incident) -> None:
         """Push topologies, state producers, start brokers: the suspect's change, and others that explain nothing.
 
         What explains nothing: a first push days before, the same description again, a push that the broker refuses, a
@@ -1184,13 +1199,13 @@ class _Plan:
         reader = main.consumer.name
         if kind == "topology" or (landed and main.consumer.profile in READ_BY_TOPOLOGY and kind != "new_group"):
             own = changes if kind == "topology" else []
-            self._push(reader, topic.name, f"out.{self.name}", own)
+            self.push(reader, topic.name, f"out.{self.name}", own)
         if kind == "writer_topology" or landed:
             own = changes if kind == "writer_topology" else []
-            self._push(self._application("writer"), f"raw.{self.name}", topic.name, own)
+            self.push(self._application("writer"), f"raw.{self.name}", topic.name, own)
         if landed:
             elsewhere = self.start - r.randrange(MINUTE, 30 * MINUTE)
-            self._push(self._application("unrelated"), f"other-in.{self.name}", f"other-out.{self.name}", [elsewhere])
+            self.push(self._application("unrelated"), f"other-in.{self.name}", f"other-out.{self.name}", [elsewhere])
         if kind == "broker_restart":
             for before, node in (
                 ((3, self.node + 2), (1, self.node + 1)) if r.random() < 0.5 else ()
@@ -1207,14 +1222,14 @@ class _Plan:
             for place in range(6):
                 self._lose_headers(main.consumer, self.start - place * 11 * HOUR - r.randrange(HOUR))
         if kind == "new_client":
-            self._state(f"{topic.name}-writer-5", topic.name, first=changes[0])
+            self.state(f"{topic.name}-writer-5", topic.name, first=changes[0])
         if kind in ("new_client", "producer") or r.random() < 0.4:
             for place, client in enumerate(topic.clients):
                 changed = changes[0] if kind == "producer" and place == 0 else None
-                self._state(client, topic.name, changed)
-            self._state(f"other-client.{self.name}", f"other-in.{self.name}", changes[0])
+                self.state(client, topic.name, changed)
+            self.state(f"other-client.{self.name}", f"other-in.{self.name}", changes[0])
 
-    def _push(self, group: str, source: str, sink: str, changes: Sequence[int]) -> None:
+    def push(self, group: str, source: str, sink: str, changes: Sequence[int]) -> None:
         """Log a first push 60 to 100 hours before, the same again, refused ones, and those that change the topology."""
         r = self.random
         first = self.start - r.randrange(60 * HOUR, 100 * HOUR)
@@ -1268,17 +1283,17 @@ class _Plan:
             when = at - 40 * (len(said) - 1 - place)
             self.starts.append((when, f"[{_moment(when):%Y-%m-%d %H:%M:%S},{when % 1000:03}] INFO {text}"))
 
-    def _lose_headers(self, consumer: _Consumer, at: int) -> None:
+    def _lose_headers(self, consumer: Consumer, at: int) -> None:
         """Write a dead letter without the header of its offset, to a partition of its own."""
-        error = _Error("", disposition="CLIENT_REJECTED", exception="java.lang.IllegalStateException")
+        error = Error("", disposition="CLIENT_REJECTED", exception="java.lang.IllegalStateException")
         source = _Source(0, self.random.randrange(10**6), None, b"", (), self.topic.clients[0], at)
-        letter = _DeadLetter(_Incident(consumer, error, "POISON_PILL", noise=True), at, source)
+        letter = _DeadLetter(Incident(consumer, error, "POISON_PILL", noise=True), at, source)
         record = json.loads(self._line(letter))
         record |= {"partition": consumer.dlq_partitions, "offset": len(self.headless)}
         record["headers"] = [one for one in record["headers"] if not one["key"].endswith("offset")]
         self.headless.append(json.dumps(record, separators=(",", ":")))
 
-    def _state(self, client: str, topic: str, changed_at: int | None = None, first: int | None = None) -> None:
+    def state(self, client: str, topic: str, changed_at: int | None = None, first: int | None = None) -> None:
         """State a producer's settings days before and, if it changed, what it lost shortly before the incident.
 
         A new client states its settings for the first time.
@@ -1298,7 +1313,7 @@ class _Plan:
 
     # --- files
 
-    def _landed(self) -> Scenario:
+    def landed(self) -> Scenario:
         """Return the scenario: offsets in the DLQ given in order of time, lines in files, some late or twice."""
         r = self.random
         dead = [_DeadLetter(incident, at, source) for incident in self.incidents for at, source in incident.dead]
@@ -1352,7 +1367,7 @@ class _Plan:
         return set(r.choice(chosen))
 
     def _truth(self, dead: Sequence[_DeadLetter]) -> tuple[TrueIncident, ...]:
-        places: dict[_Incident, list[_DeadLetter]] = {incident: [] for incident in self.incidents}
+        places: dict[Incident, list[_DeadLetter]] = {incident: [] for incident in self.incidents}
         for one in dead:
             places[one.incident].append(one)
         truth = []
@@ -1444,7 +1459,7 @@ class _Plan:
         headers |= {"exception-message": message.encode(), "exception-stacktrace": stacktrace}
         return [(f"kafka_dlt-{name}", value) for name, value in headers.items()]
 
-    def _stacktrace(self, consumer: _Consumer, error: _Error, message: str) -> bytes:
+    def _stacktrace(self, consumer: Consumer, error: Error, message: str) -> bytes:
         """Return a stack trace; what is below the application's frame differs between records."""
         r = self.random
         reflection = r.choice(

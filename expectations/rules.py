@@ -26,7 +26,7 @@ def plural(number: int, noun: str) -> str:
         return noun
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":
         return f"{noun[:-1]}ies"
-    return f"{noun}es" if noun.endswith(("ch", "s", "x")) else f"{noun}s"
+    return f"{noun}es" if noun.endswith(("ch", "sh", "s", "x")) else f"{noun}s"
 
 
 Kind = Literal["not_null", "one_of", "between", "matches", "is_true"]

@@ -45,11 +45,13 @@ from great_expectations.expectations.core.expect_column_values_to_be_in_set impo
 from great_expectations.expectations.core.expect_column_values_to_match_regex import ExpectColumnValuesToMatchRegex
 from great_expectations.expectations.core.expect_column_values_to_not_be_null import ExpectColumnValuesToNotBeNull
 from great_expectations.expectations.expectation import ColumnMapExpectation, Expectation
+from great_expectations.render.components import LegacyDiagnosticRendererType
+from great_expectations.render.renderer.renderer import renderer
 from great_expectations.render.view.view import DefaultJinjaPageView
 from jinja2 import ChoiceLoader, FileSystemLoader
 
 from expectations.contract import Contract
-from expectations.rules import Rule
+from expectations.rules import Rule, counted
 from expectations.text import visible
 from expectations.verdict import MOST_FINDINGS, OF_THE_ROW, Outcome, Scope, Verdict, breaks, most_failing
 
@@ -118,6 +120,17 @@ class _Counted(_ToldOnce, ColumnMapExpectation):
         counts["unexpected_percent"] = 100 * failing / examined if examined else 0.0
         success = not breaks(failing, examined, facts["tolerance"], facts["min_failures"])
         return {"success": success, "result": counts}
+
+    @classmethod
+    @renderer(renderer_type=LegacyDiagnosticRendererType.OBSERVED_VALUE)
+    def _diagnostic_observed_value_renderer(
+        cls, configuration: Any = None, result: ExpectationValidationResult | None = None, *_: Any, **__: Any
+    ) -> str:
+        """Say in Data Docs how many rows fail; Great Expectations itself gives a percentage of unexpected values."""
+        counts: Any = result.result if result else {}
+        if "unexpected_count" not in counts:
+            return "--"
+        return f"{counts['unexpected_count']:,} of {counted(counts['element_count'], 'row')} failed"
 
 
 class ExpectNotNull(_Counted, ExpectColumnValuesToNotBeNull):

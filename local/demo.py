@@ -1,9 +1,8 @@
-"""Bundled captures and a live broker -> two runs of each feed's DAG: what ``make demo`` shows."""
+"""Captures, a week of a shop and a live broker -> two runs of each feed's DAG: what ``make demo`` shows."""
 
 from __future__ import annotations
 
 import contextlib
-import filecmp
 import json
 import os
 import shutil
@@ -13,8 +12,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,25 +21,23 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from rich.text import Text
 
-from expectations.rules import counted, plural
-from expectations.text import visible
-from local import live, warm
+from expectations.rules import counted
+from local import live, moved, warm
 from local.airflow_home import environment, stop
 from local.broker import Broker
 from local.live import Happened
+from local.week import END, files, week
 from pipelines.catalog import LAYERS, stages
 from pipelines.commands import incidents
 from pipelines.errors import AfterlogError, ContractBroken, EnvironmentLacking, UsageError
 from pipelines.jvm import class_data_archive, jars, java
+from pipelines.run.newest import moment
 from pipelines.settings import AIRFLOW_HOME, ROOT, Settings, load
-from pipelines.site import reading
-from pipelines.site.report import DATA_DOCS
+from pipelines.site import reading, report
+from pipelines.site.content import Light
 from pipelines.sources.log_dirs import TOPIC_PROPERTIES
-from pipelines.stage import Land
-from pipelines.steps import held
-from pipelines.warehouse import jvmless, progress
+from pipelines.warehouse import actions, jvmless
 from pipelines.warehouse.tables import Warehouse
 
 CAPTURED = ROOT / "tests" / "data"
@@ -56,13 +53,26 @@ BUNDLED = {
     },
 }
 """By feed and landing directory: the directories of files below ``CAPTURED`` and ``PLANTED``, and the files' names."""
+RECENT = frozenset(
+    ("planted-checkout.jsonl", "planted-refunds.jsonl", "planted-repeated.jsonl", "planted-requests.log")
+) | {"checkout-0", "refunds-0"}
+"""Planted files and logs that the demo lands as of yesterday; all others, with the captures, are older than its week.
+
+What a file says about another one is in the same of the two groups.
+"""
+CAPTURED_AT = datetime(2026, 11, 21, 2, 50, tzinfo=UTC)
+"""When the last capture ended."""
+OLD, YESTERDAY = timedelta(days=8), timedelta(hours=20)
+"""How long before the end of its week the demo lets captures, and recent files, happen."""
+NOTE = ".demo"
+"""In the landing directory: when the week of the demo ends that landed there."""
 PREFIX = "demo-"
 """Of the names of landed files; segments keep theirs, which are their partition's and base offset."""
 AFTERLOG = Path(sys.executable).with_name("afterlog")
 NEXT = (
     "top",
-    "ask topology_health    # or another of the questions above; `ask` lists them",
-    "describe wordcount-app",
+    "ask                    # lists the questions",
+    "describe order-enrichment",
     "trace checkout:0:5",
     "doctor",
 )
@@ -79,9 +89,6 @@ NO_TOPICS = {
 }
 """The demo knows no cluster and reads no topics but its own, whatever the settings say."""
 
-_MOST_LISTED = 3
-_LONGEST_LIST = 55
-"""Characters of a list in words that keep its line within 120 columns."""
 _IDLE_SECONDS = 2.0
 _STOP_SECONDS = 5.0
 
@@ -157,8 +164,14 @@ def demo(console: Console) -> None:
     settings = load()
     _check(settings)
     began = time.monotonic()
-    files = sum(land(settings).values())
-    console.print(f"[bold]Landed[/bold] {counted(files, 'file')} in {escape(settings.landing)}", soft_wrap=True)
+    ends = week_ends(settings) or datetime.now(UTC).replace(microsecond=0)
+    landed = sum(land(settings, ends).values()) + land_week(settings, ends)
+    _put(Path(settings.landing) / NOTE, ends.isoformat().encode())
+    console.print(
+        f"[bold]Landed[/bold] {counted(landed, 'file')} in {escape(settings.landing)}: captures of brokers, and a week "
+        f"of a small web shop that ends {moment(ends)}",
+        soft_wrap=True,
+    )
     home = AIRFLOW_HOME / "demo"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
@@ -180,7 +193,9 @@ def demo(console: Console) -> None:
             airflow.close()
         warm.end(command)  # its Java may write the archive of its classes beside what follows
         replayed = live.replay(settings, happened) if happened else ()
-    _show_first_look(settings, console)
+    _close_the_captures(settings, ends)
+    told = replace(reading.gather(Warehouse(settings)), news=None)  # what ended is what the demo has just closed
+    page = report.build(Warehouse(settings), told=told)
     console.print()
     console.print(_table_of_feeds(first))
     _show_unchanged(second, before, after, console)
@@ -188,8 +203,8 @@ def demo(console: Console) -> None:
         _show_live(settings, happened, console)
         for sentence in replayed:
             console.print(escape(sentence), soft_wrap=True)
-    _show_ways_on(first["delivery"]["xcoms"]["reports"]["report"], airflow.log, console)
-    _show_the_page(settings, console)
+    _show_ways_on(page, airflow.log, console)
+    _show_the_page(told.light, console)
     _show_an_incident(settings, console)
     console.print(f"[dim]The demo took {time.monotonic() - began:.0f} s.[/dim]")
 
@@ -225,14 +240,15 @@ def _played(broker: Broker, settings: Settings, console: Console) -> Happened | 
     return happened
 
 
-def land(settings: Settings) -> dict[str, int]:
-    """Copy the bundled files to the landing directories, each renamed into place when it is complete.
+def land(settings: Settings, ends: datetime | None = None) -> dict[str, int]:
+    """Put the bundled files into the landing directories, each renamed into place when it is complete.
 
-    A file that is there already with the same content stays, so that runs do not read it again. Returns the number of
-    bundled files by landing directory.
+    With ``ends`` they land as if all of it had happened before the week, or in the week, that ends then. A file that is
+    there already with the same content stays, so that runs do not read it again. Returns the number of files by landing
+    directory.
     """
     landed = {
-        name: _land(*bundled, settings.landing_of(name))
+        name: _land(*bundled, settings.landing_of(name), ends)
         for directories in BUNDLED.values()
         for name, bundled in directories.items()
     }
@@ -243,7 +259,17 @@ def land(settings: Settings) -> dict[str, int]:
     return landed
 
 
-def _land(directories: str, names: str, landing: Path) -> int:
+def land_week(settings: Settings, ends: datetime) -> int:
+    """Put the week of a shop that ends then into the landing directories; return the number of files."""
+    found = files(week(ends - END))
+    for path, lines in found.items():
+        name, _, file = path.partition("/")
+        content = "".join(f"{line}\n" for line in lines).encode()
+        _put(settings.landing_of(name) / f"{PREFIX}{file}", moved.text(content, ends - END))
+    return len(found)
+
+
+def _land(directories: str, names: str, landing: Path, ends: datetime | None) -> int:
     sources = [
         (file, file.relative_to(directory))
         for root in (CAPTURED, PLANTED)
@@ -255,21 +281,44 @@ def _land(directories: str, names: str, landing: Path) -> int:
             f"The bundled files are missing in {CAPTURED / directories}; get the whole project again."
         )
     for source, name in sources:
-        target = landing / (name if name.parent.name else f"{PREFIX}{name}")
-        if not target.exists() or not filecmp.cmp(source, target, shallow=False):
-            _put(target, source.read_bytes())
+        before = YESTERDAY if RECENT & {source.name, source.parent.name} else OLD
+        by = ends - before - CAPTURED_AT if ends else timedelta(0)
+        _put(landing / (name if name.parent.name else f"{PREFIX}{name}"), moved.content(source, by))
     return len(sources)
 
 
 def _put(target: Path, content: bytes) -> None:
-    """Write a file under a temporary name, then rename it into place."""
+    """Write a file under a temporary name, then rename it into place; leave it alone if it has this content already."""
     unfinished = target.with_name(f".{target.name}.tmp")
     try:
+        if target.exists() and target.read_bytes() == content:
+            return
         target.parent.mkdir(parents=True, exist_ok=True)
         unfinished.write_bytes(content)
         unfinished.replace(target)
     except OSError as error:
         raise EnvironmentLacking(f"Nothing can be landed in {target.parent}: {error.strerror}.") from None
+
+
+def week_ends(settings: Settings) -> datetime | None:
+    """Return when the week ends that the warehouse holds; None if it holds none, so that a new one can land."""
+    try:
+        ends = datetime.fromisoformat((Path(settings.landing) / NOTE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return ends if _is_filled(settings) else None
+
+
+def _is_filled(settings: Settings) -> bool:
+    return any(Warehouse(settings).last_version(stage.table) for stage in stages(layer="bronze"))
+
+
+def _close_the_captures(settings: Settings, ends: datetime) -> None:
+    """Resolve what the captures' brokers were made to do, as a person does after a test: the week is what is told."""
+    tables = Warehouse(settings)
+    for one in incidents.Incidents(tables, datetime.now(UTC)).known:
+        if one.state.is_open and one.row["last_at"] < ends - timedelta(days=7):
+            actions.act(tables, one.row["incident_id"], actions.RESOLVE, note="From a test of the brokers.")
 
 
 def delta_log(warehouse: Path) -> dict[str, int]:
@@ -284,13 +333,9 @@ def _check(settings: Settings) -> None:
     """Refuse a warehouse that is remote or holds other records than the demo's; check Java and jars early."""
     if "://" in settings.warehouse:
         raise UsageError("The demo needs a local warehouse; name one: AFTERLOG_WAREHOUSE=demo-warehouse make demo.")
-    landed = any(
-        any(settings.landing_of(name).glob(f"{PREFIX}*")) for directories in BUNDLED.values() for name in directories
-    )
-    filled = any(Warehouse(settings).last_version(stage.table) for stage in stages(layer="bronze"))
-    if filled and not landed:
+    if _is_filled(settings) and week_ends(settings) is None:
         raise UsageError(
-            f"The warehouse {settings.warehouse} holds records that are not the demo's; name another one: "
+            f"The warehouse {settings.warehouse} holds records that are not this demo's; name another one: "
             f"AFTERLOG_WAREHOUSE=demo-warehouse AFTERLOG_LANDING=demo-landing make demo."
         )
     java.ensure()
@@ -397,88 +442,16 @@ def _show_live(settings: Settings, happened: Happened, console: Console) -> None
     )
 
 
-@dataclass(frozen=True)
-class _Finding:
-    """A finding to look at: how many of which kind, what is known about them, and the question to ask."""
-
-    count: int
-    noun: str
-    what: str
-    question: str
-
-
-def _findings(settings: Settings) -> Iterator[_Finding]:
-    """Yield the findings, the worst first."""
-
-    def rows(table: str, *columns: str) -> list[dict[str, Any]]:
-        return jvmless.rows(Warehouse(settings), table, {"cluster": settings.cluster}, list(columns))
-
-    for stage in (stage for feed in BUNDLED for stage in stages(feed) if not isinstance(stage, Land)):
-        known = progress.load(Warehouse(settings), stage.table)
-        if known and (since := held.since(known)):
-            yield _Finding(
-                max(len(known.held), 1), "scope", f"held by the gate of {stage.table} since {since}", "blocked_tables"
-            )
-    outcomes = Counter(row["outcome"] for row in rows("gold.message_ledger", "outcome"))
-    yield _Finding(outcomes["LOST"], "message", "acknowledged, yet lost", "lost_messages")
-    yield _Finding(outcomes["ABSENT"], "message", "acknowledged, yet absent: lost or compacted", "absent_messages")
-    failed = len(rows("silver.dlq_write_failures", "is_attributed"))
-    yield _Finding(failed, "DLQ write", "failed, and the broker dropped the records", "failed_dlq_writes")
-    gaps = sum(row["unexplained_count"] for row in rows("silver.dlq_gaps", "unexplained_count"))
-    yield _Finding(gaps, "offset", "of DLQ topics that never landed", "unexplained_dlq_gaps")
-    groups = Counter(row["consumer_group"] for row in rows("silver.dlq_records", "consumer_group"))
-    most = f", most of {_named(groups)}" if groups else ""
-    yield _Finding(groups.total(), "dead letter", f"of {counted(len(groups), 'group')}{most}", "top_groups")
-    health = Counter(row["health"] for row in rows("gold.topology_current", "health"))
-    bad = Counter({name: count for name, count in health.items() if name not in ("OK", "DELETED")})
-    yield _Finding(bad.total(), "topology", f"to doubt: {_listed(bad)}", "topology_health")
-    verdicts = Counter(row["verdict"] for row in rows("gold.delivery_guarantees", "verdict"))
-    del verdicts["OK"]
-    yield _Finding(verdicts.total(), "producer", f"at risk: {_listed(verdicts)}", "guarantees_not_in_effect")
-    letters = rows("quarantine.dlq_records", "violations")
-    broken = Counter(violation for row in letters for violation in row["violations"])
-    yield _Finding(len(letters), "dead letter", f"in quarantine: {_listed(broken)}", "quarantine_reasons")
-
-
-def _named(counts: Counter[str]) -> str:
-    return visible(counts.most_common(1)[0][0] or "no group")
-
-
-def _listed(counts: Counter[str]) -> str:
-    """Return counted texts as words, the most frequent first, and only a few of them."""
-    most = [
-        f"{count:,} {visible(name)}" for name, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
-    ]
-    listed = most[:_MOST_LISTED]
-    while len(listed) > 1 and len(", ".join(listed)) > _LONGEST_LIST:
-        listed.pop()
-    return ", ".join(listed) + (", ..." if len(most) > len(listed) else "")
-
-
-def _show_first_look(settings: Settings, console: Console) -> None:
-    """Show the findings, each with the question that tells more about it."""
-    table = _table("Needs a look first")
-    table.add_column("", justify="right", no_wrap=True)
-    table.add_column("what")
-    table.add_column("question", no_wrap=True)
-    for finding in _findings(settings):
-        if finding.count:
-            what = f"{plural(finding.count, finding.noun)} {finding.what}"
-            table.add_row(f"{finding.count:,}", Text(what), finding.question)
-    console.print()
-    console.print(table if table.row_count else "Nothing needs a look.")
-
-
 def _table(title: str) -> Table:
     return Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False)
 
 
-def _show_ways_on(report: str, log: Path, console: Console) -> None:
+def _show_ways_on(page: Path, log: Path, console: Console) -> None:
     program = os.path.relpath(AFTERLOG)
     console.print()
     for title, texts in (
-        ("The page", [report]),
-        ("Data Docs", [os.fspath(Path(report).with_name(DATA_DOCS) / "index.html")]),
+        ("The page", [os.fspath(page)]),
+        ("Data Docs", [os.fspath(page.with_name(report.DATA_DOCS) / "index.html")]),
         ("Airflow's log", [os.fspath(log)]),
         ("Ask more", [f"{program} {command}" for command in NEXT]),
         ("Airflow's web interface", ["make up"]),
@@ -488,11 +461,10 @@ def _show_ways_on(report: str, log: Path, console: Console) -> None:
             console.print(f"  {text}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _show_the_page(settings: Settings, console: Console) -> None:
+def _show_the_page(light: Light, console: Console) -> None:
     """Show what is on the front of the page."""
-    told = reading.gather(Warehouse(settings))
-    console.print(f"\n[bold]On the front of the page[/bold] ({told.light.colour})")
-    for line in (told.light.sentence, *(f"- {reason}" for reason in told.light.reasons)):
+    console.print(f"\n[bold]On the front of the page[/bold] ({light.colour})")
+    for line in (light.sentence, *(f"- {reason}" for reason in light.reasons)):
         console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
 
 

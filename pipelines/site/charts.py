@@ -1,4 +1,4 @@
-"""Counts by time -> SVG that needs no script: a chart of stacked hours, bars of half hours, a sparkline.
+"""Counts by time -> SVG that needs no script: a chart of stacked hours, bars that fit an incident, a sparkline.
 
 Charts stretch to the width of the page, so that text is not in them: pages write it beside them.
 """
@@ -16,10 +16,12 @@ from pipelines.commands.incidents import DAY, HOUR
 from pipelines.site.content import Case, History, Series, Timeline
 
 WIDTH, HEIGHT = 1000.0, 100.0
-HALF_HOUR = timedelta(minutes=30)
-MOST_BARS = 336
+MINUTE = timedelta(minutes=1)
+WIDTHS = (*(number * MINUTE for number in (1, 2, 5, 10, 15, 30)), *(number * HOUR for number in (1, 2, 3, 6, 12)), DAY)
+MOST_BARS = 96
 SPARKS = 40
-FEWEST = 24  # bars that fill the width
+FEWEST_DRAWN = 2  # bars: a single one shows no course
+TICKS = 4
 
 
 def hours(timeline: Timeline) -> Markup:
@@ -94,44 +96,58 @@ def _told(at: datetime, each: timedelta, total: int, parts: Sequence[tuple[str |
 
 
 def bars(case: Case) -> Markup:
-    """Return an incident's records by half hour, or by longer times if it lasted, against the usual rate."""
+    """Return an incident's records by time against the usual rate, with a scale; nothing if there is one bar only."""
     counts, width = buckets(case, MOST_BARS)
-    if not counts:
+    if len(counts) < FEWEST_DRAWN:
         return Markup("")
     usual = case.usual_an_hour * (width / HOUR) if case.usual_an_hour else 0.0
     peak = max(*counts, usual, 1)
-    step = WIDTH / max(len(counts), FEWEST)
+    step = WIDTH / len(counts)
+    begin = case.timeline[0][0]
     path = "".join(
         f"M{place * step:.1f} {HEIGHT * (1 - count / peak):.2f}h{step * 0.86:.1f}V100H{place * step:.1f}z"
         for place, count in enumerate(counts)
         if count
     )
     line = f"M0 {HEIGHT * (1 - usual / peak):.2f}H1000"
-    return Markup(
+    drawn = Markup(
         '<svg class="chart low" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{}">'
-        '<path class="s0" d="{}"/><path class="zero" d="M0 100H1000"/>{}</svg>'
+        '<path class="grid" d="M0 0H1000M0 50H1000"/><path class="s0" d="{}"/>'
+        '<path class="zero" d="M0 100H1000"/>{}</svg>'
     ).format(
         f"Records by time. {scale(case)}",
         path,
         Markup('<path class="usual" d="{}"/>').format(line) if usual else "",
     )
+    lasted = len(counts) * width
+    label = "{:%H:%M}" if lasted <= DAY else "{:%a %d %H:%M}"
+    days = [label.format(begin + place * lasted / TICKS) for place in range(TICKS)]
+    return Markup('<div class="plot"><span class="peak">at most {} in {}</span>{}</div>{}').format(
+        f"{max(counts):,}",
+        lasting_of(width),
+        drawn,
+        Markup('<ol class="days" aria-hidden="true">{}</ol>').format(
+            Markup("").join(Markup("<li>{}</li>").format(one) for one in days)
+        ),
+    )
 
 
 def scale(case: Case) -> str:
-    """Return what a bar of an incident's chart stands for, in words."""
+    """Return what a bar of an incident's chart stands for, in words; without a chart, when the records came."""
     counts, width = buckets(case, MOST_BARS)
     if not counts:
         return "No time is known."
-    minutes = counted(width // timedelta(minutes=1), "minute")
-    return f"Each bar is {minutes}, with at most {counted(max(counts), 'record')}."
+    if len(counts) < FEWEST_DRAWN:
+        return f"All records came within {lasting_of(width)}."
+    return f"Each bar is {lasting_of(width)}, with at most {counted(max(counts), 'record')}."
 
 
 def sparkline(case: Case) -> Markup:
-    """Return an incident's records by time as small bars."""
+    """Return an incident's records by time as small bars; nothing if there is one bar only."""
     counts, _ = buckets(case, SPARKS)
-    if not counts:
-        return Markup("")
-    peak, step = max(counts), 100 / max(len(counts), 12)
+    if len(counts) < FEWEST_DRAWN:
+        return Markup('<span class="spark"></span>')
+    peak, step = max(counts), 100 / len(counts)
     path = "".join(
         f"M{place * step:.1f} {24 - max(24 * count / peak, 1.5):.1f}h{step * 0.8:.1f}V24H{place * step:.1f}z"
         for place, count in enumerate(counts)
@@ -144,16 +160,28 @@ def sparkline(case: Case) -> Markup:
 
 
 def buckets(case: Case, most: int) -> tuple[list[int], timedelta]:
-    """Return the records of equal spans of time, at most ``most``, from the first to the last, and a span's length."""
+    """Return the records of equal spans of time, at most ``most``, from the first to the last, and a span's length.
+
+    A span is the shortest of ``WIDTHS`` that is not shorter than what the timeline counts by, or else of whole days.
+    """
     if not case.timeline:
-        return [], HALF_HOUR
+        return [], case.each
     first, last = case.timeline[0][0], case.timeline[-1][0]
-    half_hours = (last - first) // HALF_HOUR + 1
-    each = -(-half_hours // most)
-    counts = [0] * -(-half_hours // each)
+    lasted = last - first + case.each
+    days = -(-lasted // (most * DAY)) * DAY
+    width = next((one for one in WIDTHS if one >= case.each and lasted <= most * one), days)
+    counts = [0] * -(-lasted // width)
     for at, count in case.timeline:
-        counts[(at - first) // HALF_HOUR // each] += count
-    return counts, each * HALF_HOUR
+        counts[(at - first) // width] += count
+    return counts, width
+
+
+def lasting_of(span: timedelta) -> str:
+    """Return a span of time in its greatest unit, such as "5 minutes" and "an hour"."""
+    for unit, length, one in (("day", DAY, "a day"), ("hour", HOUR, "an hour"), ("minute", MINUTE, "a minute")):
+        if span % length == timedelta(0):
+            return one if span == length else counted(span // length, unit)
+    raise AssertionError(span)
 
 
 def meter(share: float) -> Markup:

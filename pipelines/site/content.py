@@ -149,7 +149,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Case:
-    """An incident, whole."""
+    """An incident, whole; its timeline counts records by spans of time that last ``each``."""
 
     incident_id: str
     severity: str
@@ -173,6 +173,7 @@ class Case:
     first_at: datetime
     last_at: datetime
     timeline: tuple[tuple[datetime, int], ...]
+    each: timedelta
     disposition: str | None
     error: str | None
     exception_class: str | None

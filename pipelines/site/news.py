@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from expectations.text import visible
-from pipelines.commands.findings import UNKNOWN, told_of
+from pipelines.commands.findings import UNKNOWN
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED
 from pipelines.site.content import Case, Change, News, Row
+from pipelines.site.findings import sentence
 from pipelines.stores.directory import replace_text
 
 FILE = ".told.json"
@@ -86,7 +87,7 @@ def _changes(before: Mapping[str, Any], cases: Iterable[Case], findings: Sequenc
     known: Mapping[str, str] = before["findings"]
     for finding in findings:
         if _key(finding) not in known:
-            yield Change(f"{told_of(finding)}: {visible(finding['evidence'])}", finding["severity"] in LEVELS[:2])
+            yield Change(sentence(finding), finding["severity"] in LEVELS[:2])
     for key in sorted(known.keys() - {_key(one) for one in findings}):
         kind, topic, name = json.loads(key)
         about = " ".join(one for one in (topic, name) if one) or UNKNOWN

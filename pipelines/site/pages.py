@@ -23,7 +23,7 @@ from pipelines.commands.findings import URGENT
 from pipelines.commands.incidents import NO_CHANGE, clock, quoted
 from pipelines.incidents.blast import Blast
 from pipelines.run.newest import lasting, moment
-from pipelines.site import addresses, charts
+from pipelines.site import addresses, charts, findings
 from pipelines.site.content import SHOWN_DAYS, Application, Case, Content, Light, Place
 from pipelines.site.parts import Parts
 from pipelines.site.quality import Pipeline, bars, unread_of
@@ -370,6 +370,9 @@ def _environment() -> Environment:
         "bars": bars,
         "charts": charts,
         "counted": counted,
+        "explained": findings.explained,
+        "sentence": findings.sentence,
+        "stale": findings.STALE,
         "plural": plural,
         "data_docs": f"{DATA_DOCS}/index.html",
         "days": _days,

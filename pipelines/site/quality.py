@@ -90,6 +90,17 @@ class Table:
         return datetime.fromisoformat(since).astimezone(UTC) if since else None
 
     @property
+    def is_green(self) -> bool:
+        """True if nothing of it needs a look: it is current, and no row waits or is in quarantine."""
+        waits = (self.quarantine and self.quarantine.rows) or (self.held and self.held.rows)
+        return self.state in ("current", "new") and not waits
+
+    @property
+    def rank(self) -> int:
+        """How early the page tells of it."""
+        return ("blocked", "failed", "behind", "current", "new").index(self.state)
+
+    @property
     def state(self) -> str:
         """One word for the table: blocked, failed, behind, current or new."""
         if self.freshness.blocked_since:

@@ -6,9 +6,10 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from expectations import literals
 from expectations.gold.message_ledger import OUTCOMES
 from expectations.owners import GROUP, OWNER, key_of, owner_of
 from expectations.rules import counted
@@ -62,6 +63,7 @@ from pipelines.site.content import (
     Suspect,
     Timeline,
 )
+from pipelines.site.findings import sentence
 from pipelines.site.places import DeadLetters, dead_letters
 from pipelines.site.quality import Feed, Pipeline
 from pipelines.warehouse import jvmless
@@ -72,6 +74,11 @@ CURRENT, CHANGES, HEALTH, EDGES = (
 )
 RECONCILIATION, GUARANTEES, LEDGER = "gold.reconciliation", "gold.delivery_guarantees", "gold.message_ledger"
 
+ERRORS = "silver.dlq_errors"
+
+MINUTE, HALF_HOUR = timedelta(minutes=1), timedelta(minutes=30)
+SHORT = timedelta(hours=6)
+MOST_IN_MINUTES = 200  # incidents
 MOST_REPLAYS_LISTED = 5
 MOST_TOLD_APART = 6  # that the timeline tells apart
 MOST_DIFFS = 2
@@ -165,11 +172,12 @@ class _Tables:
 
 
 def _light(
-    sentence: str, cases: Sequence[Case], findings: Sequence[Row], pipeline: Pipeline, unreadable: Sequence[str]
+    front: str, cases: Sequence[Case], findings: Sequence[Row], pipeline: Pipeline, unreadable: Sequence[str]
 ) -> Light:
     """Return red if data is stale, held or lost, or an incident is critical; never green if nothing is known."""
     red = [f"{one} cannot be read, so that this page may lack what it tells: afterlog doctor" for one in unreadable]
-    red += [f"Nothing landed in {one.name} for longer than usual." for one in pipeline.feeds if one.silence]
+    stale = [one for one in pipeline.feeds if one.silence]
+    red += [f"Nothing landed in {one.name} for longer than usual: {one.newest.in_words}." for one in stale]
     for table in pipeline.tables:
         if table.state == "blocked":
             scopes = table.freshness.held_scopes
@@ -179,8 +187,7 @@ def _light(
             )
         elif table.state == "failed":
             red.append(f"The last run of {table.name} failed.")
-    critical_findings = (visible(one["evidence"]).rstrip(".") for one in findings if one["severity"] == "critical")
-    red += [f"{evidence[:1].upper()}{evidence[1:]}." for evidence in critical_findings]
+    red += [sentence(one) for one in findings if one["severity"] == "critical"]
     loud = [one for one in cases if one.is_loud]
     if critical := sum(one.severity == "critical" for one in loud):
         red.append(f"{counted(critical, 'critical incident')} {'is' if critical == 1 else 'are'} open.")
@@ -195,14 +202,14 @@ def _light(
         amber.append(f"{counted(late, 'table')} {'has' if late == 1 else 'have'} unread input: afterlog run")
     red = [one for one in red if one]
     if red:
-        return Light("red", sentence, (*red, *amber))
+        return Light("red", front, (*red, *amber))
     known = any(one.name == "dlq" and one.newest.at is not None for one in pipeline.feeds)
     if not known and not loud:
         how = [one.newest.in_words for one in pipeline.feeds if one.name == "dlq"]
         return Light(
             "grey", "Nothing is known yet: no dead letter has landed.", (*(f"dlq: {one}." for one in how), *amber)
         )
-    return Light("amber" if amber else "green", sentence, tuple(amber))
+    return Light("amber" if amber else "green", front, tuple(amber))
 
 
 def _listed(names: Sequence[str], most: int = 3) -> str:
@@ -285,6 +292,8 @@ def _cases(warehouse: Warehouse, known: Incidents, tables: _Tables) -> tuple[Cas
         revisions[row["group_id"]].append(row)
     no_letters: Letters = {}
     letters = tables.guarded(RECORDS, lambda: _letters(warehouse, known.known), no_letters)
+    no_minutes: Mapping[str, Mapping[int, int]] = {}
+    minutes = tables.guarded(ERRORS, lambda: _minutes(warehouse, known.known), no_minutes)
     known.learn_usual_rates(known.known)
     blasts = _Blasts(tables)
     show = payloads.shown(warehouse) if warehouse.settings.report.payloads else None
@@ -296,10 +305,42 @@ def _cases(warehouse: Warehouse, known: Incidents, tables: _Tables) -> tuple[Cas
             letters,
             revisions,
             blasts(one.row),
+            minutes.get(one.row["incident_id"]),
             show if one.state.is_open and place < payloads.MOST_INCIDENTS else None,
         )
         for place, one in enumerate(known.known)
     )
+
+
+def _minutes(warehouse: Warehouse, known: Sequence[Incident]) -> Mapping[str, Mapping[int, int]]:
+    """Return the records of each minute, in microseconds since 1970, of the most urgent incidents that are short."""
+    short = [one.row for one in known if one.row["last_at"] - one.row["first_at"] <= SHORT][:MOST_IN_MINUTES]
+    if not short:
+        return {}
+    errors = ", ".join(sorted({literals.text(row["fingerprint"]) for row in short}))
+    text = f"SELECT fingerprint, minutes FROM rows WHERE fingerprint IN ({errors})"
+    counts: dict[str, Counter[int]] = defaultdict(Counter)
+    for found in jvmless.query(warehouse, ERRORS, text, {"cluster": warehouse.cluster}):
+        for one in found["minutes"] or ():
+            counts[found["fingerprint"]][one["minute"]] += one["record_count"]
+    return {
+        row["incident_id"]: {
+            minute: count
+            for minute, count in counts[row["fingerprint"]].items()
+            if (at := moment_of(minute)) is not None and row["first_at"] - MINUTE < at <= row["last_at"]
+        }
+        for row in short
+    }
+
+
+def _by_time(row: Row, minutes: Mapping[int, int] | None) -> tuple[tuple[tuple[datetime, int], ...], timedelta]:
+    """Return an incident's records by minute if all of them are known so, else by half hour."""
+    counts = {one["half_hour"]: one["record_count"] for one in row["timeline"] or ()}
+    each = HALF_HOUR
+    if minutes and sum(minutes.values()) == sum(counts.values()):
+        counts, each = dict(minutes), MINUTE
+    timed = ((moment_of(at), count) for at, count in sorted(counts.items()))
+    return tuple((at, count) for at, count in timed if at is not None), each
 
 
 Letters = Mapping[tuple[Any, ...], Row]
@@ -360,6 +401,7 @@ def _case(
     letters: Letters,
     revisions: Mapping[str, Sequence[Row]],
     blast: Blast | None,
+    minutes: Mapping[int, int] | None,
     show: Callable[[str], str] | None,
 ) -> Case:
     row, state = incident.row, incident.state
@@ -388,11 +430,7 @@ def _case(
         known.usual_rate(incident),
         row["first_at"],
         row["last_at"],
-        tuple(
-            (at, one["record_count"])
-            for one in sorted(row["timeline"] or (), key=lambda one: one["half_hour"])
-            if (at := moment_of(one["half_hour"])) is not None
-        ),
+        *_by_time(row, minutes),
         row["disposition"],
         row["error_pattern"],
         row["exception_class"],

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.demo import land
+from bench.incidents import score
+from local.demo import land, land_week
+from local.week import END, week
 from pipelines.catalog import stages
 from pipelines.commands import query
 from pipelines.run.runner import run
@@ -24,6 +26,15 @@ FED = (  # questions without an answer in the captures alone
     "header_collisions",
     "superseded_batches",
 )
+
+
+def test_the_week_of_the_demo_is_found_as_it_happened(spark: SparkSession, settings: Settings) -> None:
+    land_week(settings, END)
+    done = run(Warehouse(settings, spark), stages())
+    assert {one.status for one in done} <= {"passed", "idle"}
+    found = score(Warehouse(settings), week())
+    assert (found.misses, found.shares) == ([], {"incidents": 1.0, "verdicts": 1.0, "suspects": 1.0})
+    assert found.suspects.total() == 2
 
 
 @pytest.mark.thorough

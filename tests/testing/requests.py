@@ -126,8 +126,8 @@ def described(
     group: str = "app", status: int | None = 3, epoch: int = 0, error: int = 0, **more: Any
 ) -> dict[str, Any]:
     """What a describe response says about one group; ``status`` None leaves the status out, as versions before 1 do."""
-    said = {"errorCode": error, "errorMessage": None, "groupId": group, "groupState": "Stable", "groupEpoch": 1}
-    said |= {"topology": None if error else {"epoch": epoch, "subtopologies": []}, "members": []}
+    said: dict[str, Any] = {"errorCode": error, "errorMessage": None, "groupId": group, "groupState": "Stable"}
+    said |= {"groupEpoch": 1, "topology": None if error else {"epoch": epoch, "subtopologies": []}, "members": []}
     said |= {} if status is None else {"topologyDescriptionStatus": status}
     return said | {"topologyDescription": passing() if status == 3 else None} | more
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import logging
 import random
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -217,6 +218,8 @@ def test_the_verdict_counts_failing_rows_among_all_candidates(
     assert (stored["success"], {found["success"] for found in stored["results"]}) == (passed, {passed})
     icons = (0, 3) if passed else (3, 0)  # for the batch and for two expectations
     assert ("Failed" in page) is not passed
+    assert f"{failing} of {rules.counted(failing + passing + null, 'row')} failed" in page
+    assert not re.search("% (unexpected|not null)", page)
     assert (page.count('class="fas fa-times'), page.count('class="fas fa-check-circle')) == icons
 
 

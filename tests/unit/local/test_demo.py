@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections import Counter
+import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -19,23 +19,28 @@ from local import live
 from local.broker import Broker
 from local.demo import (
     NO_TOPICS,
+    NOTE,
     _check,
-    _listed,
+    _close_the_captures,
     _live_broker,
-    _show_first_look,
     _show_live,
     _show_unchanged,
     _table_of,
     _table_of_feeds,
     delta_log,
     land,
+    land_week,
+    week_ends,
 )
 from local.kafka_client import Record
 from local.live import Happened
+from pipelines.commands import incidents
 from pipelines.errors import ContractBroken, EnvironmentLacking, UsageError
-from pipelines.settings import ROOT, Kafka, Settings, kafka_connection, load
+from pipelines.settings import Kafka, Settings, kafka_connection, load
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
+from tests.testing.deliveries import store
+from tests.testing.sites import incident, incident_id
 
 
 def records(file: Path) -> int:
@@ -54,7 +59,7 @@ def test_all_that_is_bundled_is_landed_under_names_of_their_own(settings: Settin
     assert land(settings) == {
         "dlq": 11,
         "streams-requests": 5,
-        "acknowledgements": 3,
+        "acknowledgements": 4,
         "segments": 12,
         "producers": 1,
         "broker-logs": 2,
@@ -78,7 +83,8 @@ def test_all_that_is_bundled_is_landed_under_names_of_their_own(settings: Settin
         "streams-requests/demo-kafka-request-D.log.gz": 22,
         "streams-requests/demo-planted-requests.log": 4,
         "acknowledgements/demo-acknowledgements.jsonl": 25,
-        "acknowledgements/demo-planted-acknowledgements.jsonl.gz": 1532,
+        "acknowledgements/demo-planted-acknowledgements.jsonl.gz": 1520,
+        "acknowledgements/demo-planted-checkout.jsonl": 12,
         "acknowledgements/demo-planted-refunds.jsonl": 9,
         "producers/demo-planted-producers.jsonl": 5,
         "broker-logs/demo-broker-A.log.gz": 930,
@@ -123,9 +129,9 @@ def test_a_landing_directory_that_is_a_file_is_one_sentence(settings: Settings) 
 @pytest.mark.parametrize("table", ["bronze.dlq_records", "bronze.streams_requests"])
 def test_somebody_elses_warehouse_is_refused(settings: Settings, table: str) -> None:
     commits(settings, table, 2)
-    with pytest.raises(UsageError, match="not the demo's"):
+    with pytest.raises(UsageError, match="not this demo's"):
         _check(settings)
-    land(settings)
+    noted(settings, ENDS)
     _check(settings)
 
 
@@ -134,11 +140,75 @@ def test_a_warehouse_whose_tables_are_empty_is_taken(settings: Settings) -> None
     _check(settings)
 
 
-def test_a_warehouse_of_the_demo_before_it_had_this_feed_is_taken(settings: Settings) -> None:
+def test_a_warehouse_of_a_demo_without_a_week_is_refused(settings: Settings) -> None:
     commits(settings, "bronze.dlq_records", 2)
-    settings.landing_of("dlq").mkdir(parents=True)
-    (settings.landing_of("dlq") / "demo-kcat.jsonl").touch()
-    _check(settings)
+    land(settings)  # its records have other times, so that the same files would land as others again
+    with pytest.raises(UsageError, match="not this demo's"):
+        _check(settings)
+
+
+def test_a_week_ends_when_it_first_landed_until_its_warehouse_is_gone(settings: Settings) -> None:
+    assert week_ends(settings) is None
+    noted(settings, ENDS)
+    assert week_ends(settings) is None
+    commits(settings, "bronze.dlq_records", 2)
+    assert week_ends(settings) == ENDS
+
+
+def test_all_that_lands_is_as_old_as_the_week_says_and_the_same_each_time(settings: Settings, tmp_path: Path) -> None:
+    def landed(landing: Path) -> dict[str, bytes]:
+        settings = load(landing=str(landing))
+        assert sum(land(settings, ENDS).values()) + land_week(settings, ENDS) == sum(
+            1 for path in landing.rglob("*") if path.is_file() and path.name != "topic.properties"
+        )
+        return {
+            path.relative_to(landing).as_posix(): path.read_bytes() for path in landing.rglob("*") if path.is_file()
+        }
+
+    once = landed(tmp_path / "once")
+    assert once == landed(tmp_path / "again")
+
+    def times(name: str) -> list[datetime]:
+        content = once[name] if not name.endswith(".gz") else gzip.decompress(once[name])
+        found = re.findall(rb'"(?:timestamp|ts)":(\d{13})', content)
+        assert found
+        return [datetime.fromtimestamp(int(millis) / 1000, UTC) for millis in found]
+
+    letters = [name for name in once if name.startswith("dlq/")]
+    of_week = {
+        name for name in letters if re.search(r"(orders|prices|payments|clicks|invoices|products)-\w+\.jsonl", name)
+    }
+    assert len(of_week) > 10
+    for name in letters:
+        begin, end = (timedelta(9), timedelta(7, hours=12))
+        if name in of_week:
+            begin, end = timedelta(7), timedelta(0)
+        if name.endswith("planted-repeated.jsonl"):
+            begin, end = timedelta(1), timedelta(hours=12)
+        assert {ENDS - begin <= at <= ENDS - end for at in times(name)} == {True}, name
+    assert max(at for name in of_week for at in times(name)) > ENDS - timedelta(minutes=5)
+
+
+def test_incidents_of_the_captures_are_resolved_and_those_of_the_week_are_not(settings: Settings) -> None:
+    def states() -> dict[str, str]:
+        known = incidents.Incidents(Warehouse(settings), datetime.now(UTC)).known
+        return {one.row["incident_id"]: one.state.name for one in known}
+
+    now = datetime.now(UTC)
+    store(
+        settings, "gold.dlq_incidents", *(incident(place, last_at=now - timedelta(days=8 - place)) for place in (0, 7))
+    )
+    assert states() == {incident_id(0): "ONGOING", incident_id(7): "ONGOING"}
+    _close_the_captures(settings, now)
+    assert states() == {incident_id(0): "RESOLVED", incident_id(7): "ONGOING"}
+
+
+def noted(settings: Settings, ends: datetime) -> None:
+    Path(settings.landing).mkdir(parents=True, exist_ok=True)
+    (Path(settings.landing) / NOTE).write_text(ends.isoformat())
+
+
+ENDS = datetime(2027, 3, 4, 8, 30, tzinfo=UTC)
 
 
 def test_a_warehouse_on_an_object_store_is_refused(tmp_path: Path) -> None:
@@ -219,50 +289,6 @@ def test_runs_are_summed_up_by_feed_and_layer_within_80_columns() -> None:
         "         silver      0     0       0           0          0       0      41",
         "         gold        0     0       0           0          0       0       0",
     ]
-
-
-def test_what_needs_a_look_comes_first_worst_first_within_80_columns(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tables: dict[str, list[dict[str, Any]]] = {
-        "gold.message_ledger": [{"outcome": "LOST"}, {"outcome": "LOST"}, {"outcome": "ABSENT"}],
-        "silver.dlq_write_failures": [{"offset_count": 3}, {"offset_count": None}],
-        "silver.dlq_gaps": [],
-        "silver.dlq_records": [{"consumer_group": one} for one in ("a\x1b[31m[bold]", "a\x1b[31m[bold]", None)],
-        "gold.topology_current": [{"health": one} for one in ("OK", "LOST", "REJECTED", "REJECTED", "DELETED")],
-        "gold.delivery_guarantees": [{"verdict": "OK"}],
-        "quarantine.dlq_records": [{"violations": ["b"]}, {"violations": ["a", "b"]}],
-    }
-    monkeypatch.setattr(jvmless, "rows", lambda warehouse, table, equal, columns: tables[table])
-    said = io.StringIO()
-    _show_first_look(settings, Console(file=said, width=80))
-    assert [" ".join(line.split()) for line in said.getvalue().splitlines()] == [
-        "",
-        "Needs a look first",
-        "what question",
-        "2 messages acknowledged, yet lost lost_messages",
-        "1 message acknowledged, yet absent: lost or compacted absent_messages",
-        "2 DLQ writes failed, and the broker dropped the records failed_dlq_writes",
-        r"3 dead letters of 2 groups, most of a\u001b[31m[bold] top_groups",
-        "3 topologies to doubt: 2 REJECTED, 1 LOST topology_health",
-        "2 dead letters in quarantine: 2 b, 1 a quarantine_reasons",
-    ]
-    assert {path.stem for path in (ROOT / "sql" / "questions").iterdir()} >= {
-        line.split()[-1] for line in said.getvalue().splitlines()[3:]
-    }
-
-
-def test_a_list_of_long_names_is_cut_between_names() -> None:
-    counts = Counter({"header_profile.not_null": 9, "disposition.one_of": 2, "original_offset.decimal_int64": 2})
-    assert _listed(counts) == "9 header_profile.not_null, 2 disposition.one_of, ..."
-    assert _listed(Counter({"a" * 60: 1})) == f"1 {'a' * 60}"
-
-
-def test_where_all_is_well_nothing_needs_a_look(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jvmless, "rows", lambda warehouse, table, equal, columns: [])
-    said = io.StringIO()
-    _show_first_look(settings, Console(file=said, width=80))
-    assert said.getvalue() == "\nNothing needs a look.\n"
 
 
 RUN = {"xcoms": {"reports": {"tables": {"bronze.a": {"read": 0}, "silver.b": {"read": 0}}}}}

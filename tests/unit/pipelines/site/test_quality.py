@@ -76,17 +76,19 @@ def test_a_table_without_a_run_says_so() -> None:
 @pytest.mark.parametrize(
     ("fresh", "said"),
     [
-        pytest.param(FRESH, "current 0 nothing", id="nothing unread"),
+        pytest.param(FRESH, "silver.dlq_records current last run", id="nothing unread"),
         pytest.param(
             replace(FRESH, unread_files=2, unread_bytes=1_234_567, unread_versions=None),
-            "behind 0 2 files, 1.2 MB",
+            "behind not read yet: 2 files, 1.2 MB",
             id="files",
         ),
-        pytest.param(replace(FRESH, unread_versions=1), "behind 0 1 version of bronze.dlq_records", id="version"),
-        pytest.param(replace(FRESH, unread_offsets=1_234), "behind 0 1,234 offsets of topics", id="topics"),
+        pytest.param(
+            replace(FRESH, unread_versions=1), "behind not read yet: 1 version of bronze.dlq_records", id="version"
+        ),
+        pytest.param(replace(FRESH, unread_offsets=1_234), "behind not read yet: 1,234 offsets of topics", id="topics"),
         pytest.param(
             replace(FRESH, unread_files=1, unread_bytes=5, unread_offsets=1),
-            "behind 0 1 file, 5 bytes and 1 offset of topics",
+            "behind not read yet: 1 file, 5 bytes and 1 offset of topics",
             id="files and topics",
         ),
     ],
@@ -97,7 +99,7 @@ def test_lag_is_what_was_not_read(fresh: Freshness, said: str) -> None:
 
 def test_topics_that_cannot_be_looked_at_are_no_lag_that_nobody_sees() -> None:
     fresh = replace(FRESH, message="No broker can be reached.")
-    assert "Not read yet: nothing. No broker can be reached." in text_of(page(table(freshness=fresh)))
+    assert "No broker can be reached." in text_of(page(table(freshness=fresh)))
 
 
 def test_gaps_in_topics_stand_before_the_tables() -> None:
@@ -109,7 +111,7 @@ def test_gaps_in_topics_stand_before_the_tables() -> None:
     assert "140 offsets of topics were gone before they were read" in said
     assert "dlq.<b> bvpWvblvQLKULzhDKq4URw 3 1,000 1,009 10 bronze.dlq_records 2026-03-01 12:00:00 UTC" in said
     assert "And 2 more ranges: quality.gaps has them all." in said
-    assert said.index("gone before") < said.index("Last run with new input")
+    assert said.index("gone before") < said.index("silver.dlq_records")
     assert "gone before they were read" not in text_of(page())
 
 
@@ -131,7 +133,25 @@ def test_a_blocked_batch_stands_first_with_its_cause_and_where_it_is() -> None:
     assert "1 of 2 expectations held" in said
     assert "disposition.not_null fails in 40 of 100 rows (40.0%, tolerated 5.0%) : It is mandatory." in said
     assert "offset=0 offset=1 offset=2 offset=3 offset=4 and others" in said
-    assert said.index("is blocked since") < said.index("In quarantine")
+    assert said.index("is blocked since") < said.index("in quarantine")
+
+
+def test_what_is_not_green_stands_before_all_others_and_each_table_once() -> None:
+    broken = replace(FRESH, blocked_since="2026-03-01T09:00:00+00:00", message="The gate broke: do this.")
+    tables = (
+        table(name="bronze.green"),
+        table(name="silver.refused", quarantine=Quarantine(3, ())),
+        table(name="silver.late", freshness=replace(FRESH, unread_versions=2)),
+        table(name="gold.blocked", freshness=broken),
+        table(name="gold.new", runs=(), quarantine=None),
+    )
+    made = page(*tables)
+    said = text_of(made)
+    order = ["3 tables that need a look", "gold.blocked", "silver.late", "silver.refused", "All others"]
+    order += ["bronze.green", "gold.new"]
+    assert [said.index(one) for one in order] == sorted(said.index(one) for one in order)
+    assert all(made.count(f'id="{one.name}"') == 1 for one in tables)
+    assert "All tables are well" in text_of(page(table()))
 
 
 def test_violations_are_told_with_count_and_meaning() -> None:

@@ -10,7 +10,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,12 +119,12 @@ def light(settings: Settings, **more: Any) -> content.Light:
     return reading.gather(Warehouse(settings), feeds=feeds, now=NOW).light
 
 
-def _feeds(settings: Settings) -> list[Any]:
+def _feeds(settings: Settings, now: datetime = NOW) -> list[Any]:
     from pipelines.run.newest import of_feeds, silence
     from pipelines.site.quality import Feed
 
     warehouse = Warehouse(settings)
-    return [Feed(one, silence(warehouse, one)) for one in of_feeds(warehouse, NOW)]
+    return [Feed(one, silence(warehouse, one)) for one in of_feeds(warehouse, now)]
 
 
 def test_the_light_is_green_only_if_data_is_fresh_and_nothing_is_wrong(settings: Settings) -> None:
@@ -150,7 +150,8 @@ def test_stale_data_is_red(settings: Settings) -> None:
     dead_letters(settings, *(30 * HOUR + timedelta(minutes=5 * place) for place in range(1, 200)))
     found = light(settings)
     assert found.colour == "red"
-    assert "Nothing landed in dlq for longer than usual." in found.reasons
+    (why,) = found.reasons
+    assert why.startswith("Nothing landed in dlq for longer than usual: the newest record is 30 hours old")
     assert "data 30 hours old (newest dead letter 2026-11-20 06:25 UTC)" in found.sentence
 
 
@@ -293,7 +294,8 @@ def test_time_alone_writes_no_page_of_a_group_or_topic(settings: Settings, tmp_p
 
 def test_the_front_stands_in_the_order_of_questions(made: Mapping[str, str]) -> None:
     words = Page(made["index.html"].partition("<main")[2]).words
-    order = ["incidents open", "Dead letters, the last 7 days", "Open incidents", "Delivery", "Topologies that need"]
+    order = ["incidents open", "Dead letters, the last 7 days", "Open incidents", "Findings", "lost 3"]
+    order += ["Topologies that need"]
     order += ["What can be replayed", "In quarantine", "The pipeline"]
     assert [words.index(one) for one in order] == sorted(words.index(one) for one in order)
     for part in (
@@ -305,11 +307,34 @@ def test_the_front_stands_in_the_order_of_questions(made: Mapping[str, str]) -> 
         "afterlog describe totals-app --diff 1 2",
         "orders is read by totals-app",
         f"changed 60 minutes before {incident_id(0)}",
+        "3 messages of orders were acknowledged and are not in its log.",
         "3 messages of orders, partition 4, offsets 7 to 9",
         "afterlog readmit silver.dlq_records",
         "totals-app , revision 2",
     ):
         assert part in words, part
+
+
+def test_feeds_are_on_the_front_only_if_they_are_stale(settings: Settings) -> None:
+    dead_letters(settings, *(timedelta(minutes=5 * place) for place in range(1, 200)))
+
+    def made_at(now: datetime) -> dict[str, str]:
+        told = reading.gather(Warehouse(settings), feeds=_feeds(settings, now), now=now)
+        return {page.path: page.text() for page in pages.pages(told)}
+
+    assert "newest record" not in Page(made_at(NOW)["index.html"]).words
+    made = made_at(NOW + 40 * HOUR)
+    assert Page(made["index.html"]).words.count("Nothing landed in dlq for longer than usual") == 1
+    assert "Nothing landed in dlq" in Page(made["delivery.html"]).words
+
+
+def test_no_table_of_the_front_is_on_another_page(made: Mapping[str, str]) -> None:
+    def tables(path: str) -> set[str]:
+        return set(re.findall(r"<caption[^>]*>(.*?)</caption>", made[path]))
+
+    assert tables("index.html")
+    for path in ("delivery.html", "quality.html", "places.html", "incidents.html"):
+        assert not tables("index.html") & tables(path), path
 
 
 def pre(text: str) -> list[str]:
