@@ -17,7 +17,7 @@ from tests.testing import sites
 from tests.testing.deliveries import store
 from tests.testing.sites import HOUR, NOW, incident, micros
 
-AT = datetime(2026, 11, 21, 4, 0, tzinfo=UTC)
+AT = datetime(2026, 11, 8, 4, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 

@@ -294,7 +294,7 @@ def test_time_alone_writes_no_page_of_a_group_or_topic(settings: Settings, tmp_p
 
 def test_the_front_stands_in_the_order_of_questions(made: Mapping[str, str]) -> None:
     words = Page(made["index.html"].partition("<main")[2]).words
-    order = ["incidents open", "Dead letters, the last 7 days", "Open incidents", "Findings", "lost 3"]
+    order = ["incidents open", "Dead letters, the last 7 days", "Open incidents", "Findings", "lost messages 3"]
     order += ["Topologies that need"]
     order += ["What can be replayed", "In quarantine", "The pipeline"]
     assert [words.index(one) for one in order] == sorted(words.index(one) for one in order)
