@@ -245,7 +245,7 @@ def test_broken_gate_holds_its_topic_and_what_comes_after(
     assert {table for table in after if after[table] != before[table]} == {BRONZE, HELD, REFUSALS, SUSPECTS}
     suspects = rows(spark, settings, SUSPECTS)
     assert [(row["kind"], row["name"]) for row in suspects] == [("missing_headers", "dlq.orders")]
-    assert "AFTERLOG_TOLERANCE" in (broken[SILVER].message or "")
+    assert "`afterlog run --accept silver.dlq_records:dlq.orders`" in (broken[SILVER].message or "")
     results = [row for row in rows(spark, settings, "quality.expectation_results") if not row["success"]]
     assert {(row["expectation"], row["failing"], row["candidates"]) for row in results} == {
         ("header_profile.not_null", 30, 31),
@@ -366,7 +366,7 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
     )
     silver = run_chain(spark, required)[SILVER]
     assert (silver.status, silver.held, silver.quarantined) == ("broken", 20, 4)
-    said, _, proposed = (silver.message or "").partition("\n")
+    said, _, proposed = (silver.message or "").partition("Look at this guess before you put it into the settings:\n")
     assert 'headers named "x-error" (20), "x-original-offset" (20), ' in said
     assert "the profile my-profile lets 20 come in: 20 with topic, partition and offset" in said
     assert "secret" not in said + proposed
