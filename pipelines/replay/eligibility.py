@@ -15,7 +15,7 @@ from typing import Any
 from expectations.rules import counted
 from pipelines.errors import AfterlogError
 from pipelines.replay import judge, planning, rules, store
-from pipelines.replay.candidates import RECORDS, Candidate, Candidates, Choice
+from pipelines.replay.candidates import MOST_NAMED, RECORDS, Candidate, Candidates, Choice
 from pipelines.replay.journal import Journal, place_of
 from pipelines.replay.judge import Options
 from pipelines.replay.kept import NAME
@@ -26,6 +26,7 @@ from pipelines.settings import Settings
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
+MOST_JUDGED = 2_000  # of which an answer is there in about a second
 MOST_REASONS = 4
 MOST_REPLAYS = 5
 
@@ -102,6 +103,9 @@ def of_incident(warehouse: Warehouse, incident_id: str) -> Eligibility:
         place_of(warehouse.settings)
         known = rules.of(warehouse.settings)
         candidates = Candidates(warehouse, known)
+        incident = candidates.incident(incident_id)
+        if incident["record_count"] > MOST_JUDGED:
+            return _of_many(warehouse, candidates, incident)
         found = candidates.chosen(Choice(incident=incident_id), warehouse.settings.replay.most_records)
         replayed = _replayed(warehouse, found)
         entries = judged(warehouse, found, known, Options(max_replays=warehouse.settings.replay.max_replays))
@@ -112,6 +116,18 @@ def of_incident(warehouse: Warehouse, incident_id: str) -> Eligibility:
     reasons = Counter(reason for entry in entries for reason in entry.reasons)
     to_fetch = sum(entry.is_to_fetch for entry in eligible)
     return Eligibility(len(entries), len(eligible), to_fetch, reasons, replayed)
+
+
+def _of_many(warehouse: Warehouse, candidates: Candidates, incident: Mapping[str, Any]) -> Eligibility:
+    """Return what was replayed of an incident whose records are too many to be judged while somebody waits."""
+    name, count = incident["incident_id"], incident["record_count"]
+    places = tuple(dict.fromkeys(Letter.of(row).place for row in store.replayed(warehouse)))
+    found: list[Candidate] = []
+    for first in range(0, len(places), MOST_NAMED):
+        of_others = candidates.chosen(Choice(records=places[first : first + MOST_NAMED]), MOST_NAMED)
+        found += [candidate for candidate in of_others if candidate.incident_id == name]
+    why = f"the incident has {count:,} records; `afterlog replay plan --incident {name} --dry-run` judges each."
+    return Eligibility(replayed=_replayed(warehouse, found), why_unknown=why)
 
 
 def judged(

@@ -108,6 +108,21 @@ def test_more_records_than_a_plan_takes_are_no_number_either(tmp_path: Path) -> 
     assert "more records than [replay] most_records allows" in eligibility.of_incident(warehouse, NAME).in_words[-1]
 
 
+def test_of_many_records_only_what_was_replayed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = of(tmp_path)
+    warehouse = with_incident(settings, 6)
+    replayed(settings, 0, 3, outcome="DELIVERED")
+    monkeypatch.setattr(eligibility, "MOST_JUDGED", 5)
+    monkeypatch.setattr(planning, "judged", None)  # nothing is judged
+    told = eligibility.of_incident(warehouse, NAME)
+    assert (told.chosen, told.eligible) == (None, None)
+    assert told.in_words[0].startswith("2 records were replayed by plan P1AN-0001 on 2026-11-20 03:00:00 UTC")
+    assert told.in_words[1] == (
+        "How many records a plan would replay is not known: the incident has 6 records; "
+        f"`afterlog replay plan --incident {NAME} --dry-run` judges each."
+    )
+
+
 RULE = '[[rule]]\nname = "r"\nerror = "*"\nthen = "HOLD"\n'
 
 
