@@ -18,6 +18,7 @@ from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.tables import Warehouse
 
 FINDINGS, MISTAKES = "gold.trust_findings", "gold.dlq_misconfigurations"
+LOGS = "silver.log_ranges"
 URGENT = LEVELS[:2]
 HELD, SILENT, NOT_READ_ON = "HELD", "SILENT_FEED", "NOT_READ_ON"
 
@@ -111,6 +112,14 @@ def mistakes_of(warehouse: Warehouse, now: datetime) -> list[dict[str, Any]]:
     known = [row for row in rows if row["since"] is None or row["since"] <= now]
     found = [{name: value for name, value in row.items() if name != "cluster"} for row in known]
     return sorted(found, key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["group_id"]))
+
+
+def logged_topics(warehouse: Warehouse) -> set[str]:
+    """Return the topics of which log segments landed: of others nobody knows whether messages are lost."""
+    if not warehouse.exists(LOGS):
+        return set()
+    rows = jvmless.query(warehouse, LOGS, "SELECT DISTINCT topic FROM rows", {"cluster": warehouse.cluster})
+    return {row["topic"] for row in rows}
 
 
 def amount_of(findings: Sequence[Finding], kind: str) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from expectations.owners import owner_of
-from pipelines.commands.findings import findings_of
+from pipelines.commands.findings import findings_of, logged_topics
 from pipelines.commands.incidents import INCIDENTS, Incident, Incidents
 from pipelines.incidents.severity import LEVELS
 from pipelines.site import quality
@@ -147,7 +147,7 @@ def _delivery(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
         (row,) = jvmless.query(
             warehouse, RECONCILIATION, "SELECT sum(lost_count) AS lost FROM rows", {"cluster": warehouse.cluster}
         )
-        lost = row["lost"]
+        lost = row["lost"] if row["lost"] or logged_topics(warehouse) else None
     known = [] if lost is None else [((), float(lost))]
     yield _gauge("lost_messages", "Messages that were acknowledged and are not in the log.", (), known)
 

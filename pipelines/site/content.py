@@ -203,15 +203,18 @@ class Case:
 
 @dataclass(frozen=True)
 class Delivered:
-    """The sums of gold.reconciliation for a topic; None: of all topics."""
+    """The sums of gold.reconciliation for a topic; None: of all topics.
+
+    What only a log tells is None where no segment of it landed.
+    """
 
     topic: str | None
     acknowledged: int
     failed: int
-    lost: int
-    absent: int
-    aborted: int
-    open: int
+    lost: int | None
+    absent: int | None
+    aborted: int | None
+    open: int | None
     dead_lettered: int
     failed_dlq_writes: int
     unexplained_offsets: int

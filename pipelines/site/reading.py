@@ -15,7 +15,7 @@ from expectations.owners import GROUP, OWNER, key_of, owner_of
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.commands import incidents, windows
-from pipelines.commands.findings import FINDINGS, findings_of, urgent
+from pipelines.commands.findings import FINDINGS, LOGS, findings_of, logged_topics, urgent
 from pipelines.commands.incidents import (
     DAY,
     HOUR,
@@ -574,6 +574,7 @@ _SUMS = {
     "failed_dlq_writes": "dlq_write_failure_count",
     "unexplained_offsets": "dlq_gap_unexplained_count",
 }
+_OF_LOGS = ("lost", "absent", "aborted", "open")
 
 
 def _delivery(warehouse: Warehouse, tables: _Tables) -> Delivery:
@@ -583,15 +584,24 @@ def _delivery(warehouse: Warehouse, tables: _Tables) -> Delivery:
         for name, column in _SUMS.items():
             by_topic[row["topic"]][name] += row[column] or 0
             everything[name] += row[column] or 0
-    topics = [Delivered(topic, **{name: counts[name] for name in _SUMS}) for topic, counts in by_topic.items()]
+    no_topics: set[str] = set()
+    logged = tables.guarded(LOGS, lambda: logged_topics(warehouse), no_topics)
+
+    def told(counts: Mapping[str, int], is_logged: bool) -> dict[str, Any]:
+        return {name: counts[name] if is_logged or counts[name] or name not in _OF_LOGS else None for name in _SUMS}
+
+    topics = [Delivered(topic, **told(counts, topic in logged)) for topic, counts in by_topic.items()]
     topics.sort(
         key=lambda one: (
-            *(-count for count in (one.lost, one.failed_dlq_writes, one.aborted, one.unexplained_offsets, one.absent)),
+            *(
+                -(count or 0)
+                for count in (one.lost, one.failed_dlq_writes, one.aborted, one.unexplained_offsets, one.absent)
+            ),
             -one.dead_lettered,
             one.topic or "",
         )
     )
-    total = Delivered(None, **{name: everything[name] for name in _SUMS}) if by_topic else None
+    total = Delivered(None, **told(everything, bool(logged))) if by_topic else None
     rows = tables[GUARANTEES]
     broken = [
         Guarantee(row["verdict"], row["client_id"] or "", row["topic"] or "", row["sentence"])

@@ -174,6 +174,26 @@ def test_a_muted_incident_is_not_loud(settings: Settings) -> None:
     assert (case.is_open, case.is_loud) == (True, False)
 
 
+def test_what_only_a_log_tells_is_unknown_until_a_segment_landed(settings: Settings) -> None:
+    counts = {"acknowledged_count": 5, "lost_count": 0, "absent_count": 0, "aborted_count": 0, "open_count": 0}
+    at = {"cluster": "default", "hour": NOW - HOUR} | counts
+    store(settings, "gold.reconciliation", *(at | {"topic": topic} for topic in ("orders", "refunds")))
+
+    def shown() -> tuple[dict[str | None, int | None], str]:
+        delivery = reading.gather(Warehouse(settings), now=NOW).delivery
+        assert delivery.total is not None
+        lost = {one.topic: one.lost for one in (delivery.total, *delivery.topics)}
+        return lost, Page(written(settings)["index.html"].partition('id="delivery"')[2]).words
+
+    lost, words = shown()
+    assert lost == {None: None, "orders": None, "refunds": None}
+    assert "Whether messages are lost is not: no log segment has landed." in words
+    store(settings, "silver.log_ranges", {"cluster": "default", "topic": "orders", "segment": "orders-0/0.log"})
+    lost, words = shown()
+    assert lost == {None: 0, "orders": 0, "refunds": None}
+    assert "Nothing is lost, aborted or unexplained." in words
+
+
 def test_numbers_equal_the_rows_of_tables(filled: Settings, found: Content) -> None:
     warehouse, equal = Warehouse(filled), {"cluster": "default"}
     sums = jvmless.query(
