@@ -96,7 +96,10 @@ class World:
 
 
 Fact = Callable[[World], object]
-HEADLINE = re.compile(r"(?P<loud>[\d,]+) incidents? open(?:, (?P<muted>\d+) muted)?(?:, (?P<lost>\d+) messages? lost)?")
+HEADLINE = re.compile(
+    r"(?P<loud>[\d,]+) incidents? open(?: \([\d,]+ quiet\))?"
+    r"(?:, (?P<muted>\d+) muted)?(?:, (?P<lost>\d+) messages? lost)?"
+)
 HEADLINE_OF_FINDINGS = re.compile(r"(\d+) urgent findings?")
 
 
