@@ -22,7 +22,7 @@ def moment_of(text: str, name: str, now: datetime, *, ahead: bool = False) -> da
     """Return the moment that a text names, as one of UTC; ``name`` is the argument that has it, such as ``--at``.
 
     A span, such as ``1h30m``, ends now, or begins now if the time lies ``ahead``. A clock time is the last one, or the
-    next one ahead. A day's name stands for its first moment, unless a clock time follows it.
+    next one ahead. A day's name stands for its first moment, unless a clock time follows it; ``tomorrow`` lies ahead.
 
     Raises UsageError: it names none.
     """
@@ -44,7 +44,7 @@ def _read(words: str, now: datetime, ahead: bool) -> datetime | None:
         return now + total if ahead else now - total
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     day, _, clock = words.partition(" ")
-    if day in _DAYS:
+    if day in _DAYS and (ahead or _DAYS[day] <= 0):
         return midnight + _DAYS[day] * _DAY + (_since_midnight(clock) if clock else timedelta())
     if re.fullmatch(r"[0-9]{1,2}:[0-9:]+z?", words, re.ASCII):
         at = midnight + _since_midnight(words)

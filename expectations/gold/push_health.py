@@ -54,6 +54,8 @@ CONTRACT = Contract(
             "empty group.",
         ),
         Column("although_stale_count", "bigint", "Questions to members whose topology the same answer calls stale."),
+        Column("first_refused_at", "timestamp", "First push that was refused.", later=True),
+        Column("last_refused_at", "timestamp", "Last push that was refused.", later=True),
     ),
     grain=("cluster", "group_id"),
 )

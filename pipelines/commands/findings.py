@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from expectations.gold.dlq_misconfigurations import SEVERITIES
@@ -14,6 +14,7 @@ from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import State
 from pipelines.run.newest import Newest, Silence
 from pipelines.steps import held, scopes
+from pipelines.text import iso
 from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.tables import Warehouse
 
@@ -46,6 +47,9 @@ _NAMELESS = {
     "FAILED_DLQ_WRITES": ("silver.dlq_write_failures", "dlq_topic", "original_topic IS NULL"),
 }
 _OF_FILE = "file:"
+_ASK = "afterlog ask "
+_COVERED = timedelta(hours=23)  # most questions with :now are about the day before it
+_MINUTE = timedelta(minutes=1)
 
 Finding = Mapping[str, Any]
 
@@ -88,6 +92,7 @@ def findings_of(
     ]
     for one in found:
         one["subject"] = _subject(warehouse, one)
+        one["remedy"] = _remedy(one, now)
     return sorted(
         (one for one in found if one["since"] is None or one["since"] <= now),
         key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["topic"] or "", one["name"] or ""),
@@ -132,6 +137,18 @@ def told_of(finding: Finding) -> str:
     noun = COUNTED.get(finding["kind"])
     what = finding["kind"].replace("_", " ").lower() if noun is None else counted(finding["amount"], noun)
     return f"{visible(finding.get('subject') or UNKNOWN)}: {what}"
+
+
+def _remedy(one: Finding, now: datetime) -> str:
+    """Return the command that tells more; a question about the last day is asked of the day when it happened last."""
+    remedy, last_at = str(one["remedy"]), one["last_at"]
+    name = remedy.removeprefix(_ASK)
+    if name == remedy or last_at is None or now - last_at < _COVERED:
+        return remedy
+    from pipelines.commands.query import questions  # few findings are so old, and it loads Arrow
+
+    takes_now = any(":now" in path.read_text(encoding="utf-8") for path in questions() if path.stem == name)
+    return f"{remedy} --param now={iso(last_at + _MINUTE)}" if takes_now else remedy
 
 
 def _subject(warehouse: Warehouse, one: Finding) -> str:

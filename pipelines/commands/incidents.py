@@ -688,7 +688,7 @@ def _story(
         if suspect["kind"] in ("topology", "writer_topology"):
             equal: dict[str, str | int] = {"cluster": found.warehouse.cluster, "group_id": suspect["name"]}
             lines.append(f"  {diff_of(suspect, _rows(found.warehouse, REVISIONS, equal))}")
-    if row["replayable_count"]:
+    if row["record_count"]:
         lines.append(f"  afterlog replay plan --incident {row['incident_id']} --dry-run")
     lines.append(f"  afterlog incident {row['incident_id']} --mute-until TIME | --resolve | --note TEXT")
     if address := found.warehouse.settings.report.address_of(ids.page(row["incident_id"])):

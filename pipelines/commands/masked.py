@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pipelines.privacy import Masks
 
 COLUMNS = {"error_message": "error_message", "exception_class": "exception_class", "error": "error_message"}
+COLUMNS |= {"error_pattern": "error_message", "error_frame": "exception_stacktrace"}
 """Columns of answers with a text of an error, and the column of silver.dlq_records whose masks they get."""
 
 

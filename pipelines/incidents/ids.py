@@ -38,7 +38,7 @@ def named(wanted: str, known: Iterable[str], what: str, command: str) -> str:
     if len(found) > 1:
         raise UsageError(f"Several {noun}s begin with {name}: {', '.join(found[:5])}.")
     if not found:
-        raise UsageError(f"There is no {noun} {name}: `{command}` lists all.")
+        raise UsageError(f"There is no {noun} {visible(wanted[:40])}: `{command}` lists all.")
     return found[0]
 
 

@@ -19,6 +19,7 @@ from pipelines.replay.judge import OUTCOMES, REASONS
 from pipelines.replay.model import PREFIX
 from pipelines.replay.planning import Draft, Entry
 from pipelines.replay.rules import Action, Rule
+from pipelines.run.newest import lasting
 from pipelines.text import iso
 
 MOST_FLOWS = 10
@@ -47,8 +48,7 @@ def of_draft(draft: Draft, masks: Masks, known: Before, *, kept: bool | None, re
         lines.append(f"  The same plan was made before; it {how}.")
     if eligible:
         lines += ["", "Goes to", *(f"  {line}" for line in _flows(eligible))]
-        keys = {entry.content.key for entry in eligible if entry.content.key is not None}
-        lines.append(f"  {counted(len(keys), 'key')}, {_span([one.candidate.row['routed_at'] for one in eligible])}")
+        lines.append(f"  {_keys(eligible)}, {_span([one.candidate.row['routed_at'] for one in eligible])}")
         originals = sum(entry.payload_from == "original" for entry in eligible)
         if originals:
             lines.append(f"  {counted(originals, 'payload')} taken from the original topic: never copied to the DLQ")
@@ -137,8 +137,20 @@ def _span(times: Sequence[datetime | None]) -> str:
     known = sorted(at for at in times if at is not None)
     if not known:
         return "dead-lettered at unknown times"
-    hours = len({at.replace(minute=0, second=0, microsecond=0) for at in known})
-    return f"dead-lettered in {counted(hours, 'hour')} between {_minute(known[0])} and {_minute(known[-1])}"
+    if len(known) == 1:
+        return f"dead-lettered at {_minute(known[0])}"
+    lasted = lasting(known[-1] - known[0])
+    return f"dead-lettered within {lasted}, between {_minute(known[0])} and {_minute(known[-1])}"
+
+
+def _keys(entries: Sequence[Entry]) -> str:
+    """Return how many keys records have; those whose payload is not known yet have any."""
+    keys = {entry.content.key for entry in entries if entry.content.key is not None}
+    unknown = sum(entry.is_to_fetch for entry in entries)
+    if not unknown:
+        return counted(len(keys), "key")
+    known = f"{counted(len(keys), 'key')} and " if keys else ""
+    return f"{known}the keys of {counted(unknown, 'record')}, which are not known yet"
 
 
 def _change(entry: Entry, masks: Masks) -> list[str]:

@@ -37,6 +37,7 @@ _EXPLAINED: Mapping[str, tuple[str, str]] = {
     "QUARANTINE_RISING": ("dead letter", "More dead letters of {topic} than before break the rule {name}."),
     "UNKNOWN_WRITER": ("dead letter", "Nobody knows who wrote {n} of {topic}."),
     "INFERRED_DISPOSITIONS": ("dead letter", "Why {n} from {topic} died is inferred from the error's text."),
+    "NOT_READ_ON": ("quiet incident", "Nobody knows whether {n} {is} over."),
     "LATE_DATA": ("dead letter", "{n} of {topic} landed late."),
     STALE: ("feed", "Nothing landed in {name} for longer than usual."),
 }

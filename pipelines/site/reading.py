@@ -462,6 +462,8 @@ def chip(row: Row) -> str:
     """Return the verdict in a few words, with the figure that speaks for it."""
     words = in_words(row["verdict"])
     if row["verdict"] == POISON_PILL and row["top_records"]:
+        if row["source_record_count"] != 1:
+            return f"{words}, {counted(row['source_record_count'], 'source record')}"
         worst = row["top_records"][0]
         where = at_offset(row["original_topic"], worst["original_partition"], worst["original_offset"])
         return f"{words} {visible(where)}, {counted(worst['record_count'], 'time')}"
@@ -514,7 +516,7 @@ def _commands(
     changed = [one for one in suspects if one["kind"] in ("topology", "writer_topology")]
     for suspect in changed[:MOST_DIFFS]:
         yield Command(f"what changed in {visible(suspect['name'])}", diff_of(suspect, revisions[suspect["name"]]))
-    if row["replayable_count"]:
+    if row["record_count"]:
         yield Command("what a replay would do", f"afterlog replay plan --incident {name} --dry-run")
     yield Command("close it", f"afterlog incident {name} --resolve")
 

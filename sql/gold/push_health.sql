@@ -20,6 +20,8 @@ WITH pushes AS (
     array_sort(collect_set(IF(error_code <> 0, coalesce(error_name, CAST(error_code AS STRING)), NULL))) AS error_names,
     min(pushed_at) AS first_pushed_at,
     max(pushed_at) AS last_pushed_at,
+    min(IF(error_code <> 0, pushed_at, NULL)) AS first_refused_at,
+    max(IF(error_code <> 0, pushed_at, NULL)) AS last_refused_at,
     median(total_ms) AS median_ms,
     percentile(total_ms, 0.95) AS p95_ms,
     max(total_ms) AS max_ms,
@@ -199,7 +201,9 @@ SELECT
   coalesce(too_early_count, 0) AS too_early_count,
   shortest_gap_seconds,
   coalesce(although_stored_count, 0) AS although_stored_count,
-  coalesce(although_stale_count, 0) AS although_stale_count
+  coalesce(although_stale_count, 0) AS although_stale_count,
+  first_refused_at,
+  last_refused_at
 FROM pushes
 FULL JOIN solicitations ON solicitations.cluster = pushes.cluster AND solicitations.group_id = pushes.group_id
 LEFT JOIN plugin_failures

@@ -228,10 +228,11 @@ SELECT
   CAST(NULL AS STRING),
   group_id,
   'medium',
-  first_pushed_at,
-  last_pushed_at,
+  first_refused_at,
+  last_refused_at,
   refused_count,
-  concat(refused_count, ' of ', push_count, ' pushes of the topology were refused'),
+  concat(refused_count, ' of ', push_count, IF(push_count = 1, ' push', ' pushes'), ' of the topology ',
+    IF(refused_count = 1, 'was', 'were'), ' refused'),
   'afterlog ask pushes_refused'
 FROM {push_health}
 WHERE refused_count > 0
@@ -248,7 +249,7 @@ SELECT
   concat(
     IF(refused.amount = 1, '1 dead letter breaks', concat(refused.amount, ' dead letters break')),
     ' a rule, beside ', coalesce(accepted.amount, 0), ' accepted: ', array_join(slice(codes, 1, 3), ', '),
-    IF(size(codes) > 3, concat(' and ', size(codes) - 3, ' more rules'), '')
+    IF(size(codes) > 3, concat(' and ', size(codes) - 3, IF(size(codes) = 4, ' more rule', ' more rules')), '')
   ),
   'afterlog ask quarantine_reasons'
 FROM refused

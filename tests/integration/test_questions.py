@@ -176,11 +176,32 @@ def test_what_is_new_in_the_last_hour(generated: Landed, ask: Ask) -> None:
 
     rows = ask(generated, "new_in_the_last_hour", incident["to"])
 
-    new = [row for row in rows if row["error_message"] == SYSTEMIC[incident["dlq_topic"]]]
-    assert len(new) == 1
-    assert rows[0] == new[0]
-    assert new[0]["first_routed_at"].isoformat() >= incident["from"][:19]
-    assert new[0]["record_count"] == incident["records"]
+    new = rows[0]
+    assert new["first_at"].isoformat() >= incident["from"][:19]
+    assert new["record_count"] == incident["records"]
+    told = {
+        one.row["incident_id"]: one
+        for one in incidents.Incidents(Warehouse(generated.settings), datetime.now(UTC)).known
+    }
+    assert [one["dlq_topic"] for one in told[new["incident_id"]].row["dlq_topics"]] == [incident["dlq_topic"]]
+
+
+def test_an_error_that_came_before_is_not_new_however_its_message_differs(
+    empty_warehouse: Path, tmp_path: Path, ask: Ask
+) -> None:
+    landed = Landed(warehouse_of(empty_warehouse, tmp_path), {}, [])
+    hour = timedelta(hours=1)
+    incident = {"cluster": "default", "consumer_group": "g", "record_count": 2}
+    began = {"again": (5, "a"), "first": (0.5, "a"), "new": (0.4, "b"), "old": (3, "c")}
+    rows = [
+        incident | {"incident_id": name, "fingerprint": error, "first_at": CAPTURED - age * hour, "last_at": CAPTURED}
+        for name, (age, error) in began.items()
+    ]
+    store(landed.settings, "gold.dlq_incidents", *rows)
+    asked = ask(landed, "new_in_the_last_hour", CAPTURED.isoformat())
+    assert [row["incident_id"] for row in asked] == ["new"]
+    (error,) = ask(landed, "errors_since_when", CAPTURED.isoformat())
+    assert (error["incident_count"], error["record_count"]) == (4, 8)
 
 
 def test_a_question_tells_the_verdicts_of_the_incidents(generated: Landed, ask: Ask) -> None:
@@ -344,6 +365,10 @@ def test_equal_names_of_two_clusters_are_told_apart(
     to_a_dlq = letter | {"cluster": "default", "dlq_topic": "payments", "original_topic": "orders"}
     from_a_source = letter | {"cluster": "second", "dlq_topic": "dlq.payments", "original_topic": "payments"}
     store(landed.settings, "silver.dlq_records", to_a_dlq, from_a_source)
+    told = {"record_count": 1, "consumer_group": "workers", "first_at": CAPTURED, "last_at": CAPTURED}
+    for cluster, topic in (("default", "payments"), ("second", "dlq.payments")):
+        incident = {"cluster": cluster, "incident_id": topic, "dlq_topics": [{"dlq_topic": topic}]}
+        store(landed.settings, "gold.dlq_incidents", incident | told)
     store(landed.settings, "quarantine.dlq_records", *({**refused, "cluster": name} for name in ("default", "second")))
 
     assert ask(landed, "second_hops") == []  # `payments` is a DLQ topic of the other cluster only

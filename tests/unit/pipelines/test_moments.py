@@ -66,3 +66,9 @@ def test_a_question_takes_a_time_relative_to_the_present() -> None:
     asked = query.parameters_of(["now=2h"])["now"]
     assert isinstance(asked, datetime)
     assert timedelta(hours=2) <= datetime.now(UTC) - asked < timedelta(hours=2, minutes=1)
+
+
+def test_tomorrow_is_a_time_only_where_times_lie_ahead() -> None:
+    assert moment_of("tomorrow", "--mute-until", NOW, ahead=True) > NOW
+    with pytest.raises(UsageError, match="--at tomorrow is no time"):
+        moment_of("tomorrow", "--at", NOW)

@@ -51,6 +51,25 @@ def test_a_finding_names_its_subject_first(row: dict[str, Any], words: str, sett
     assert told(settings) == [words]
 
 
+@pytest.mark.parametrize(
+    ("remedy", "age", "command"),
+    [
+        ("afterlog ask pushes_refused", 40 * HOUR, "afterlog ask pushes_refused --param now=2026-11-19T20:31:00.000Z"),
+        ("afterlog ask pushes_refused", 2 * HOUR, "afterlog ask pushes_refused"),
+        ("afterlog ask lost_messages", 40 * HOUR, "afterlog ask lost_messages"),  # of all time
+        ("afterlog run", 40 * HOUR, "afterlog run"),
+        ("afterlog ask pushes_refused", None, "afterlog ask pushes_refused"),
+    ],
+)
+def test_a_question_about_a_day_is_asked_of_the_day_of_the_finding(
+    remedy: str, age: timedelta | None, command: str, settings: Settings
+) -> None:
+    row = FINDING | {"kind": "REFUSED_PUSHES", "remedy": remedy, "since": None}
+    store(settings, "gold.trust_findings", row | {"last_at": None if age is None else NOW - age})
+    (found,) = findings.findings_of(Warehouse(settings), [], NOW)
+    assert found["remedy"] == command
+
+
 def test_lines_without_a_topic_are_told_by_their_files(settings: Settings) -> None:
     store(settings, "gold.trust_findings", FINDING | {"kind": "QUARANTINED"})
     refused = [sites.letter(place, dlq_topic=None, _source=f"{name}.jsonl") for place, name in enumerate("abcdd")]

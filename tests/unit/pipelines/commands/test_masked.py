@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.commands import ask, query
 from pipelines.commands import rows as printed
-from pipelines.commands.masked import masked
+from pipelines.commands.masked import COLUMNS, masked
 from pipelines.settings import Settings
 from pipelines.settings.payloads import Mask
 from pipelines.warehouse.tables import Warehouse
@@ -17,7 +17,9 @@ from tests.testing.deliveries import at, store
 
 SECRET = 'refused "ada@example.org"\u2028'
 ABOUT_ERRORS = [
-    name for name, one in ask.questions().items() if "silver.dlq_records" in one.text and "error_message" in one.text
+    name
+    for name, one in ask.questions().items()
+    if ("silver.dlq_records" in one.text and "error_message" in one.text) or "error_pattern" in one.text
 ]
 VALUES: dict[str, query.Parameter] = {"now": at(9), "topic": "orders", "partition": 0, "offset": 7}
 
@@ -33,6 +35,14 @@ def with_errors(settings: Settings) -> Settings:
     source = {"original_topic": "orders", "original_partition": 0, "original_offset": 7}
     more: dict[str, Any] = {"disposition": "CLIENT_REJECTED", "_bronze_id": "a" * 64, "error_message": SECRET}
     store(settings, "silver.dlq_records", {**record, **source, **more})
+    incident = {
+        "cluster": "default",
+        "incident_id": "x",
+        "fingerprint": "f",
+        "error_pattern": SECRET,
+        "record_count": 1,
+    }
+    store(settings, "gold.dlq_incidents", incident | {"first_at": at(9), "last_at": at(9), "original_topic": "orders"})
     store(settings, "silver.dlq_control_markers", {"cluster": "second", "_bronze_id": "b" * 64})
     return settings
 
@@ -50,7 +60,7 @@ def test_no_question_shows_an_error_that_a_mask_hides(
         assert "<dropped>" in shown
         if form == "json":
             before, after = json.loads(plain), json.loads(shown)
-            assert after == before | {one: "<dropped>" for one in ("error", "error_message") if one in before}
+            assert after == before | {one: "<dropped>" for one in COLUMNS if before.get(one)}
     other = with_errors.model_copy(update={"privacy": (Mask(key=True, do="drop"),)})
     assert answered(other, name, form, capsys) == plain
 
