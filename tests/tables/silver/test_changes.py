@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.settings import Settings
+from pipelines.settings import ROOT, Settings
 from tests.testing.builders import land, rows, run, warehouse_of
 
 TABLES = ("bronze.changes", "silver.changes")
@@ -97,6 +97,14 @@ def test_each_form_tells_what_was_deployed_when(spark: SparkSession, settings: S
     for number, (name, (_, told)) in enumerate(TOLD.items()):
         row = found[f"{number}.jsonl"]
         assert {key: row[key] for key in (*NOTHING, "changed_at")} == {**NOTHING, **told, "changed_at": AT}, name
+
+
+def test_the_lines_that_the_document_shows_are_accepted(spark: SparkSession, settings: Settings) -> None:
+    section = (ROOT / "docs" / "feeds.md").read_text(encoding="utf-8").partition("## Deployments and other changes")[2]
+    shown = section.partition("```json\n")[2].partition("\n```")[0].splitlines()
+    land(settings, {"a.jsonl": shown}, "changes")
+    assert run(spark, settings, *TABLES, feed="delivery")["silver.changes"].accepted == len(shown) == 2
+    assert {row["application"] for row in rows(spark, settings, "silver.changes")} == {"checkout", None}
 
 
 def test_a_deployment_that_is_not_done_is_skipped(spark: SparkSession, settings: Settings) -> None:
