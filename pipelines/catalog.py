@@ -33,6 +33,7 @@ CATALOG: tuple[Stage, ...] = (
     Summarise("gold.dlq_misconfigurations", feed="collect", inputs=("silver.dlq_settings", "silver.cluster_settings")),
     Land("bronze.acknowledgements", feed="delivery", directory="acknowledgements", lines_are_events=True),
     Land("bronze.producers", feed="delivery", directory="producers"),
+    Land("bronze.changes", feed="delivery", directory="changes"),
     Land("bronze.broker_events", feed="delivery", directory="broker-logs", lines_are_events=True,
          is_rotated=True),
     Land("bronze.record_batches", feed="delivery", directory="segments", reader="segments"),
@@ -40,6 +41,7 @@ CATALOG: tuple[Stage, ...] = (
     Split("silver.record_batches", feed="delivery", inputs=("bronze.record_batches",)),
     Split("silver.log_files", feed="delivery", inputs=("bronze.record_batches",)),
     Split("silver.producers", feed="delivery", inputs=("bronze.producers",)),
+    Split("silver.changes", feed="delivery", inputs=("bronze.changes",)),
     Split("silver.dlq_write_failures", feed="delivery", inputs=("bronze.broker_events",)),
     Split("silver.broker_starts", feed="delivery", inputs=("bronze.broker_events",)),
     Summarise("silver.log_copies", feed="delivery", inputs=(
@@ -83,7 +85,7 @@ CATALOG: tuple[Stage, ...] = (
     Summarise("gold.delivery_guarantees", feed="delivery", inputs=("silver.producers", "silver.log_batches")),
     Summarise("gold.incident_suspects", feed="dlq", also=("topology", "delivery"), inputs=(
         "gold.dlq_incidents", "gold.topology_revisions", "gold.topology_edges", "silver.producers",
-        "silver.dlq_write_failures", "silver.broker_starts", "silver.dlq_refusals")),
+        "silver.dlq_write_failures", "silver.broker_starts", "silver.dlq_refusals", "silver.changes")),
     Derive("gold.blast_radius", feed="dlq", also=("topology", "delivery"), inputs=(
         "gold.dlq_incidents", "gold.topology_revisions", "silver.topology_nodes", "gold.topology_current")),
     Summarise("gold.trust_findings", feed="dlq", also=("topology", "delivery"), inputs=(

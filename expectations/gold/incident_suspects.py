@@ -5,6 +5,7 @@ from expectations.incidents import CLUSTER
 from expectations.rules import at_least, is_true, not_null, one_of
 
 KINDS = (
+    "deployment",
     "topology",
     "writer_topology",
     "new_group",
@@ -27,7 +28,11 @@ CONTRACT = Contract(
         Column("incident_id", "string", "Incident in gold.dlq_incidents.", (not_null(),)),
         Column("rank", "int", "1 is the most suspect.", (not_null(), at_least(1))),
         Column("kind", "string", f"{', '.join(KINDS)}.", (not_null(), one_of(*KINDS))),
-        Column("name", "string", "Group, client, header, node or DLQ topic; which part has the schema id."),
+        Column(
+            "name",
+            "string",
+            "Group, application, client, header, node or DLQ topic; which part has the schema id; what was deployed.",
+        ),
         Column("changed_at", "timestamp", "When it changed; null for an attribute."),
         Column("distance_seconds", "bigint", "From the change to the incident's first record.", (at_least(0),)),
         Column(

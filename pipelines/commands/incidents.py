@@ -49,6 +49,7 @@ from pipelines.warehouse.tables import Warehouse
 INCIDENTS, SUSPECTS = "gold.dlq_incidents", "gold.incident_suspects"
 SUMMARY, RECORDS, ERRORS = "gold.dlq_summary", "silver.dlq_records", "silver.dlq_errors"
 INFERRED = "silver.inferred_dead_letters"
+DEPLOYED = "silver.changes"
 NODES, REVISIONS, CURRENT = "silver.topology_nodes", "gold.topology_revisions", "gold.topology_current"
 LANDED = "bronze.dlq_records"
 ON_THE_WAY = (RECORDS, ERRORS, "silver.dlq_episodes", INCIDENTS)
@@ -63,7 +64,6 @@ WRITERS = "SELECT DISTINCT original_topic, header_profile, {} AS has_hops FROM r
 HAS_HOPS = {RECORDS: "cardinality(earlier_hops) > 0", INFERRED: "false"}
 MOST_SAMPLES = 3
 MOST_SHOWN = 20
-NO_CHANGE = "Nothing known changed. Afterlog sees topologies, producers' settings and brokers' starts, not deployments."
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
@@ -672,7 +672,9 @@ def _story(
         lines.append(f"  {visible(where)}  {least}{counted(place['record_count'], 'time')}")
     samples = _samples(found, row)
     lines += ["", "Suspects", *(f"  {one['rank']}. {visible(one['sentence'])}" for one in suspects[:5])]
-    lines += [] if any(one["changed_at"] for one in suspects) else [f"  {NO_CHANGE}"]
+    if not any(one["changed_at"] for one in suspects):
+        deployed_at = jvmless.greatest(found.warehouse, DEPLOYED, "changed_at", now)
+        lines.append(f"  {no_change(deployed_at is not None)}")
     if blast is not None:
         lines += ["", "Blast radius", *(f"  {line}" for line in blast.as_lines())]
     if replay:
@@ -694,6 +696,12 @@ def _story(
     if address := found.warehouse.settings.report.address_of(ids.page(row["incident_id"])):
         lines += ["", f"Page  {address}"]
     return lines
+
+
+def no_change(knows_deployments: bool) -> str:
+    """Return what is said of an incident of which no suspect is a change."""
+    deployments = "deployments" if knows_deployments else "deployments that land in changes/, where none has landed"
+    return f"Nothing known changed. Afterlog sees topologies, producers' settings, brokers' starts and {deployments}."
 
 
 def about_the_state(incident: Incident, found: Incidents) -> list[str]:

@@ -26,6 +26,7 @@ TIMES = {
     "streams-requests": (("bronze.streams_requests", "logged_at"),),
     "acknowledgements": (("silver.acknowledgements", "timestamp"), ("silver.acknowledgements", "acknowledged_at")),
     "producers": (("silver.producers", "stated_at"),),
+    "changes": (("silver.changes", "changed_at"),),
     "broker-logs": (("bronze.broker_events", "logged_at"),),
     "segments": (("silver.record_batches", "max_timestamp"),),
     "cluster-settings": (("silver.cluster_settings", "observed_at"),),
@@ -35,15 +36,16 @@ WHAT_LANDS = {
     "streams-requests": "the brokers' request log",
     "acknowledgements": "what producers were told",
     "producers": "what producers are set to",
+    "changes": "deployments and other changes",
     "broker-logs": "the brokers' own logs",
     "segments": "log segments, as <topic>-<partition>/<base offset>.log,",
     "cluster-settings": "a cluster's settings, as `afterlog collect` writes them,",
 }
 OF_TOPICS = {"dlq": "dlq", "streams-requests": "streams_requests", "acknowledgements": "acknowledgements"}
 NOUNS = {"broker-logs": "event", "producers": "statement", "acknowledgements": "acknowledgement"}
-NOUNS |= {"cluster-settings": "statement"}
-# The other feeds are not steady: copies of segments, statements and the few events kept from brokers' logs come only
-# when somebody makes them.
+NOUNS |= {"cluster-settings": "statement", "changes": "change"}
+# The other feeds are not steady: copies of segments, statements, changes and the few events kept from brokers' logs
+# come only when somebody makes them.
 STEADY = ("dlq", "streams-requests", "acknowledgements")
 
 # A feed counts as steady if it had at least so many pauses in at least so long a time, and its longest pause was at

@@ -14,7 +14,7 @@ from pipelines.settings.section import Section
 
 LANDING_DIRECTORIES = (
     *("dlq", "streams-requests", "cluster-settings"),
-    *("acknowledgements", "producers", "broker-logs", "segments"),
+    *("acknowledgements", "producers", "changes", "broker-logs", "segments"),
 )
 
 

@@ -70,10 +70,10 @@ class News:
 
 @dataclass(frozen=True)
 class Marker:
-    """Something that happened beside the dead letters: a topology's revision, a gate that broke, a gap."""
+    """Something that happened beside the dead letters: a revision of a topology, a deployment, a broken gate, a gap."""
 
     at: datetime
-    kind: Literal["revision", "gate", "gap"]
+    kind: Literal["revision", "deployment", "gate", "gap"]
     words: str
     application: str | None = None
 
@@ -149,7 +149,10 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Case:
-    """An incident, whole; its timeline counts records by spans of time that last ``each``."""
+    """An incident, whole; its timeline counts records by spans of time that last ``each``.
+
+    ``no_change`` says that no suspect is a change; it is empty if one is.
+    """
 
     incident_id: str
     severity: str
@@ -186,6 +189,7 @@ class Case:
     partitions: tuple[Partition, ...]
     samples: tuple[Sample, ...]
     suspects: tuple[Suspect, ...]
+    no_change: str
     blast: Blast | None
     commands: tuple[Command, ...]
     page: str | None

@@ -20,7 +20,7 @@ from expectations.rules import counted, plural
 from expectations.text import visible
 from expectations.verdict import share
 from pipelines.commands.findings import URGENT
-from pipelines.commands.incidents import NO_CHANGE, clock, quoted
+from pipelines.commands.incidents import clock, quoted
 from pipelines.incidents.blast import Blast
 from pipelines.run.newest import lasting, moment
 from pipelines.site import addresses, charts, findings
@@ -134,7 +134,6 @@ class _Site:
         self.environment.globals |= {
             "cluster": content.cluster,
             "named": named,
-            "no_change": NO_CHANGE,
             "groups": frozenset(one.name for one in content.groups),
             "topics": frozenset(one.name for one in content.topics),
             "applications": frozenset(one.name for one in content.applications),

@@ -18,6 +18,7 @@ from pipelines.commands import incidents, windows
 from pipelines.commands.findings import FINDINGS, LOGS, findings_of, logged_topics, urgent
 from pipelines.commands.incidents import (
     DAY,
+    DEPLOYED,
     HOUR,
     INCIDENTS,
     MOST_SAMPLES,
@@ -266,6 +267,12 @@ def _markers(tables: _Tables, pipeline: Pipeline) -> list[Marker]:
         if row["accepted_at"] is not None
     ]
     found += [
+        Marker(
+            row["changed_at"], "deployment", f"{visible(row['what'] or row['commit'])} was deployed", row["application"]
+        )
+        for row in tables[DEPLOYED]
+    ]
+    found += [
         Marker(run.started_at, "gate", f"The gate of {table.name} broke")
         for table in pipeline.tables
         for run in table.runs
@@ -296,12 +303,14 @@ def _cases(warehouse: Warehouse, known: Incidents, tables: _Tables) -> tuple[Cas
     minutes = tables.guarded(ERRORS, lambda: _minutes(warehouse, known.known), no_minutes)
     known.learn_usual_rates(known.known)
     blasts = _Blasts(tables)
+    no_change = incidents.no_change(bool(tables[DEPLOYED]))
     show = payloads.shown(warehouse) if warehouse.settings.report.payloads else None
     return tuple(
         _case(
             known,
             one,
             sorted(suspects[one.row["incident_id"]], key=lambda row: row["rank"]),
+            no_change,
             letters,
             revisions,
             blasts(one.row),
@@ -398,6 +407,7 @@ def _case(
     known: Incidents,
     incident: Incident,
     suspects: Sequence[Row],
+    no_change: str,
     letters: Letters,
     revisions: Mapping[str, Sequence[Row]],
     blast: Blast | None,
@@ -452,6 +462,7 @@ def _case(
         ),
         tuple(samples),
         tuple(Suspect(one["kind"], one["name"], one["sentence"], one["changed_at"]) for one in suspects),
+        "" if any(one["changed_at"] for one in suspects) else no_change,
         blast,
         tuple(_commands(row, samples, suspects, revisions)),
         known.warehouse.settings.report.address_of(addresses.incident(row["incident_id"])),

@@ -9,6 +9,7 @@ FORMS = {
     "cluster-settings": "A cluster's settings land as the JSON lines that `afterlog collect` writes",
     "acknowledgements": "Acknowledgements land as JSON lines, one for each record that a producer was told of",
     "producers": "Producers' settings land as JSON lines, one statement a line",
+    "changes": "Changes land as JSON lines, in our own form, or as GitHub's and Argo CD's webhooks send them",
     "broker-logs": "The brokers' logs land in the layouts of log4j and the wrappers of containers and shippers",
     "segments": "Log segments land as copies of a broker's files, <topic>-<partition>/<base offset>.log",
 }

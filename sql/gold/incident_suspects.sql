@@ -1,7 +1,7 @@
 -- Purpose: what changed in the day before an incident's first record, and what its records share, ranked.
 -- Grain: cluster, incident_id, kind, name.
 -- Parameters: {dlq_incidents}, {topology_revisions}, {topology_edges}, {producers}, {dlq_write_failures},
--- {broker_starts}, {dlq_refusals}, rows of these tables, complete for each cluster in them.
+-- {broker_starts}, {dlq_refusals}, {changes}, rows of these tables, complete for each cluster in them.
 -- Engine: duckdb
 -- Refresh: cluster
 -- The score of a change falls with its distance: it halves in an hour. A minute after the first record is allowed for
@@ -10,6 +10,8 @@
 -- most topics have headers that are always the same.
 -- A broker's start tells something if the cluster was at work before: a start that precedes all that is known of it is
 -- the start of everything.
+-- A deployment concerns an incident if it names the owner, a group or client that writes the topic, or a group that may
+-- read it; or if it names nothing, and so concerns everything.
 -- Headers that name no group can be of any application that reads the topic, as those of Kafka Streams, unless they name
 -- another owner.
 -- A writer that names no group is new only if no incident of the topic is from before owners were known.
@@ -214,6 +216,63 @@ of_headers AS (
   ) AS incidents
   JOIN went_missing ON went_missing.cluster = incidents.cluster AND went_missing.dlq_topic = incidents.dlq_topic
 ),
+concerned AS (
+  SELECT cluster, incident_id, first_at, application, max(weight) AS weight
+  FROM (
+    SELECT cluster, incident_id, first_at, group_id AS application, IF(kind = 'topology', 1.0D, 0.9D) AS weight
+    FROM of_incident
+    UNION ALL
+    SELECT
+      cluster,
+      incident_id,
+      first_at,
+      IF(consumer_group IS NULL AND is_owner_named, substring(owner, instr(owner, ' ') + 1), owner),
+      1.0D
+    FROM incidents
+    UNION ALL
+    SELECT cluster, incident_id, first_at, attribute_name, 1.0D FROM incidents WHERE attribute_kind = 'client'
+    UNION ALL
+    SELECT incidents.cluster, incident_id, first_at, client_id, 0.9D
+    FROM incidents
+    JOIN {producers} AS producers
+      ON producers.cluster = incidents.cluster AND producers.topic = incidents.original_topic
+  )
+  GROUP BY cluster, incident_id, first_at, application
+),
+of_deployments AS (
+  SELECT
+    deployed.cluster,
+    incident_id,
+    'deployment' AS kind,
+    coalesce(deployed.application, what, commit) AS name,
+    changed_at,
+    first_at,
+    weight,
+    concat(
+      coalesce(deployed.application, 'a change'),
+      IF(is_short, concat(' ', what), ''),
+      ' was deployed',
+      IF(environment IS NULL, '', concat(' to ', environment))
+    ) AS what,
+    concat_ws(', ', IF(is_short, NULL, concat('"', what, '"')), concat('commit ', left(commit, 7))) AS details
+  FROM (
+    SELECT
+      cluster,
+      application,
+      left(what, 200) AS what,
+      coalesce(application IS NOT NULL AND instr(what, ' ') = 0, false) AS is_short,
+      commit,
+      environment,
+      changed_at
+    FROM {changes}
+  ) AS deployed
+  JOIN (
+    SELECT cluster, incident_id, first_at, application, weight FROM concerned WHERE application IS NOT NULL
+    UNION ALL
+    SELECT cluster, incident_id, first_at, NULL, 0.5D FROM incidents
+  ) AS concerned
+    ON concerned.cluster = deployed.cluster AND concerned.application <=> deployed.application
+),
 changes AS (
   SELECT
     cluster,
@@ -223,19 +282,25 @@ changes AS (
     changed_at,
     greatest(CAST(0 AS BIGINT), timestampdiff(SECOND, changed_at, first_at)) AS distance_seconds,
     weight,
-    what
+    what,
+    details
   FROM (
-    SELECT * FROM of_topology
+    SELECT cluster, incident_id, kind, name, changed_at, first_at, weight, concat(what, ' came') AS what, '' AS details
+    FROM (
+      SELECT * FROM of_topology
+      UNION ALL
+      SELECT * FROM of_producers
+      UNION ALL
+      SELECT * FROM of_groups
+      UNION ALL
+      SELECT * FROM of_brokers
+      UNION ALL
+      SELECT * FROM of_starts
+      UNION ALL
+      SELECT * FROM of_headers
+    )
     UNION ALL
-    SELECT * FROM of_producers
-    UNION ALL
-    SELECT * FROM of_groups
-    UNION ALL
-    SELECT * FROM of_brokers
-    UNION ALL
-    SELECT * FROM of_starts
-    UNION ALL
-    SELECT * FROM of_headers
+    SELECT * FROM of_deployments
   )
   WHERE changed_at BETWEEN first_at - INTERVAL 24 HOURS AND first_at + INTERVAL 1 MINUTE
 ),
@@ -254,11 +319,12 @@ found AS (
     concat(
       what,
       CASE
-        WHEN distance_seconds < 60 THEN ' came at about the same time'
-        WHEN distance_seconds < 120 THEN ' came 1 minute before'
-        WHEN distance_seconds < 7200 THEN concat(' came ', distance_seconds div 60, ' minutes before')
-        ELSE concat(' came ', distance_seconds div 3600, ' hours before')
-      END
+        WHEN distance_seconds < 60 THEN ' at about the same time'
+        WHEN distance_seconds < 120 THEN ' 1 minute before'
+        WHEN distance_seconds < 7200 THEN concat(' ', distance_seconds div 60, ' minutes before')
+        ELSE concat(' ', distance_seconds div 3600, ' hours before')
+      END,
+      IF(details = '', '', concat(' (', details, ')'))
     ) AS sentence
   FROM changes
   UNION ALL

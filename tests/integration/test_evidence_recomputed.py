@@ -514,7 +514,7 @@ def suspected_group(truth: Truth, row: Mapping[str, Any], found: Mapping[str, st
     assert any(key[2] == truth.topic and one.at < first for key, of in truth.silver.letters.items() for one in of)
 
 
-@sentence(re.escape(incidents.NO_CHANGE))
+@sentence(re.escape(incidents.no_change(knows_deployments=False)))
 def no_change(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     """Check that the owner is not new on the topic: no other change lands here."""
     hour, begin = 3600 * SECOND, truth.letters[0].at

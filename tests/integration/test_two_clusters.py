@@ -95,11 +95,15 @@ LINES = {
     ],
     "acknowledgements": [acknowledgement(), acknowledgement(), failure(), acknowledgement(topic=""), "no JSON"],
     "producers": [producer(), producer(mode="sometimes"), "no JSON"],
+    "changes": ['{"time": "2026-11-21T12:34:00Z", "what": "1.14"}', '{"what": "1.14"}', "no JSON"],
     "cluster-settings": [statements.topic("orders", 0), "no JSON"],
     "broker-logs": [started(0), *archived(1)],
 }
 SPLIT = [stage.table for stage in CATALOG if isinstance(stage, Land | Split)]
-REFUSED = ("dlq_records", "topology_pushes", "cluster_settings", "acknowledgements", "record_batches", "producers")
+REFUSED = (
+    *("dlq_records", "topology_pushes", "cluster_settings", "acknowledgements", "record_batches", "producers"),
+    "changes",
+)
 
 
 @pytest.mark.parametrize(

@@ -209,3 +209,54 @@ def test_an_owner_without_a_group_has_suspects_of_its_own(
         ("next", "new_group", "connector new", "the first dead letter of connector new came 60 minutes before"),
         ("streams", "topology", "app", "revision 2 of the topology of app came 60 minutes before"),
     ]
+
+
+def test_a_deployment_in_the_day_before_is_a_suspect_of_the_incidents_that_it_concerns(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    incident = {"original_topic": "orders", "record_count": 3, "first_at": FIRST}
+    of_client = {"attribute_kind": "client", "attribute_name": "importer", "attribute_share": 1.0}
+    of_sink = {"owner": "connector sink", "dlq_topics": [{"dlq_topic": "dlq.sink", "last_at": 0}]}
+    store(
+        settings,
+        "gold.dlq_incidents",
+        {**OURS, **incident, **of_client, "incident_id": "checkout", "consumer_group": "checkout"},
+        {**OURS, **incident, **of_sink, "incident_id": "sink", "original_topic": "paid"},
+    )
+    edge = {"group_id": "pricing", "topic": "orders", "direction": "written", "is_current": True}
+    store(settings, "gold.topology_edges", {**OURS, **edge})
+    store(settings, "silver.producers", stated("shop", FIRST - 90 * HOUR))
+    minutes = timedelta(minutes=1)
+
+    def deployed(application: str | None, before: timedelta, what: str | None, **more: str) -> dict[str, Any]:
+        return {**OURS, "application": application, "changed_at": FIRST - before, "what": what, **more}
+
+    store(
+        settings,
+        "silver.changes",
+        deployed("checkout", 6 * minutes, "1.14", commit="ab12cd3" + "0" * 33),
+        deployed("checkout", 60 * minutes, "1.13"),
+        deployed("importer", 60 * minutes, None, commit="ab12cd3"),
+        deployed("pricing", 2 * HOUR, "2.0", environment="production"),
+        deployed("shop", 3 * HOUR, "more retries for 'all'"),
+        deployed("sink", 4 * HOUR, "1.0"),
+        deployed(None, 5 * HOUR, "new disks"),
+        deployed("elsewhere", HOUR, "3"),
+        deployed("checkout", -2 * minutes, "1.15"),
+        deployed("sink", 25 * HOUR, "0.9"),
+        {**deployed(None, HOUR, "another cluster's"), "cluster": "another"},
+    )
+    assert run(spark, settings, TABLE)[TABLE].status == "passed"
+    rows = sorted(jvmless.rows(Warehouse(settings), TABLE, OURS), key=lambda row: (row["incident_id"], row["rank"]))
+    assert [(row["incident_id"], row["name"], row["score"], row["sentence"]) for row in rows] == [
+        ("checkout", "checkout", 0.933033, "checkout 1.14 was deployed 6 minutes before (commit ab12cd3)"),
+        ("checkout", "importer", 0.5, "importer was deployed 60 minutes before (commit ab12cd3)"),
+        ("checkout", "pricing", 0.225, "pricing 2.0 was deployed to production 2 hours before"),
+        ("checkout", "shop", 0.1125, "shop was deployed 3 hours before (\"more retries for 'all'\")"),
+        ("checkout", "new disks", 0.015625, 'a change was deployed 5 hours before ("new disks")'),
+        ("sink", "sink", 0.0625, "sink 1.0 was deployed 4 hours before"),
+        ("sink", "new disks", 0.015625, 'a change was deployed 5 hours before ("new disks")'),
+    ]
+    assert {row["kind"] for row in rows} == {"deployment"}
+    assert rows[0]["changed_at"] == FIRST - 6 * minutes

@@ -432,6 +432,20 @@ def test_an_incident_at_a_time_tells_what_had_come_until_then(went_on: Settings)
     assert "as known now" not in incidents.one(tables, name, at=(LAST + 3 * HOUR).isoformat()).result
 
 
+def test_an_incident_says_whether_deployments_are_known_at_all_if_nothing_changed(went_on: Settings) -> None:
+    """A deployment that came after the time that is asked about tells nothing of that time."""
+    tables = Warehouse(went_on)
+    begin = "  Nothing known changed. Afterlog sees topologies, producers' settings, brokers'"
+    of_none, at = sites.incident_id(2), (LAST + HOUR / 2).isoformat()
+    unknown = f"{begin} starts and deployments that land in changes/, where none has landed."
+    assert unknown in incidents.one(tables, of_none).result.splitlines()
+    store(went_on, "silver.changes", {"cluster": "another", "changed_at": LAST})
+    store(went_on, "silver.changes", {"cluster": "default", "changed_at": LAST + HOUR})
+    assert unknown in incidents.one(tables, of_none, at=at).result.splitlines()
+    assert f"{begin} starts and deployments." in incidents.one(tables, of_none).result.splitlines()
+    assert "Nothing known changed" not in incidents.one(tables, sites.incident_id(1)).result
+
+
 def test_lists_at_a_time_count_until_then_and_say_what_is_as_known_now(went_on: Settings) -> None:
     tables, at = Warehouse(went_on), (LAST + HOUR / 6).isoformat()
     listed = incidents.listed(tables, at=at)

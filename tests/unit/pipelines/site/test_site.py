@@ -335,6 +335,32 @@ def test_the_front_stands_in_the_order_of_questions(made: Mapping[str, str]) -> 
         assert part in words, part
 
 
+def test_deployments_are_marked_and_stop_the_page_from_saying_that_it_knows_of_none(settings: Settings) -> None:
+    store(settings, "gold.dlq_incidents", incident(0))
+    store(settings, "gold.dlq_summary", hour(NOW - HOUR))
+
+    def made_now() -> tuple[str, str]:
+        pages_now = written(settings)
+        return pages_now["index.html"], pages_now[addresses.incident(incident_id(0))]
+
+    (front, case), none = made_now(), "deployments that land in changes/, where none has landed."
+    assert "mark deployment" not in front
+    assert none in Page(case).words
+    done = {"cluster": "default", "changed_at": NOW - 2 * HOUR}
+    store(
+        settings,
+        "silver.changes",
+        done | {"application": HOSTILE[0], "what": HOSTILE[3], "commit": None},
+        done | {"application": None, "what": None, "commit": "ab12cd3"},
+    )
+    front, case = made_now()
+    assert front.count('class="mark deployment"') == 2
+    assert "ab12cd3 was deployed" in Page(front).words
+    assert "<script>alert(1)</ script>, evil\\u202etxt. exe\\u2066 was deployed" in Page(front).words
+    assert none not in Page(case).words
+    assert "brokers' starts and deployments." in Page(case).words
+
+
 def test_feeds_are_on_the_front_only_if_they_are_stale(settings: Settings) -> None:
     dead_letters(settings, *(timedelta(minutes=5 * place) for place in range(1, 200)))
 
