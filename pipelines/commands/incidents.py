@@ -438,7 +438,8 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
     warehouse.open_ahead({INCIDENTS, INCIDENT_ACTIONS.table, SUMMARY, FINDINGS, MISTAKES, *newest.tables()})
     found = Incidents(warehouse, now)
     opened = [one for one in found.known if one.state.is_open]
-    feeds = [one for one in newest.of_feeds(warehouse, now) if one.used]
+    all_feeds = newest.of_feeds(warehouse, now)
+    feeds = [one for one in all_feeds if one.used]
     findings = findings_of(warehouse, [(one, newest.silence(warehouse, one)) for one in feeds], now, opened)
     sentence = front(opened, findings, feeds, now)
     if form == "json":
@@ -473,6 +474,8 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
         asked = asked_at(warehouse.settings) or max(one["last_at"] for one in mistakes)
         lines.append(f"  as the cluster said {lasting(now - asked)} ago; `afterlog collect` asks again")
     lines += ["", "Feeds", *(f"  {one.feed}: {one.in_words}" for one in feeds)]
+    if unused := [one.feed for one in all_feeds if not one.used]:
+        lines.append(f"  nothing is known of {', '.join(unused)}: `afterlog doctor` says how to set them up")
     if opened:
         lines += ["", f"Next: afterlog incident {opened[0].row['incident_id']}"]
     return Answer("\n".join(lines), exit_code=0)
