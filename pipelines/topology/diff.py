@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -70,6 +70,12 @@ class NodeChange:
     def rank(self) -> tuple[Any, ...]:
         """The sort key of changes: that of the node after the change."""
         return self.after.rank
+
+    @property
+    def is_of_edges(self) -> bool:
+        """Whether only its successors differ, which edges tell, too."""
+        node = replace(self.before.node, successors=self.after.node.successors)
+        return replace(self.before, node=node) == self.after
 
     def wire(self) -> dict[str, Any]:
         """Return the name and both sides."""
@@ -230,9 +236,13 @@ def _sorted(values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _summary(difference: Diff) -> Iterator[str]:
+    """Yield the counts; a node of which only edges changed counts among the edges."""
     signs = {"added": "+", "removed": "-", "changed": "~"}
     counts: dict[str, list[str]] = {}
-    for name, items in difference.as_json().items():
+    told = difference
+    if difference.edges_added or difference.edges_removed:
+        told = replace(difference, nodes_changed=tuple(one for one in told.nodes_changed if not one.is_of_edges))
+    for name, items in told.as_json().items():
         counts[name] = [f"{signs[end]}{len(changes)}" for end, changes in items.items() if changes]
     words = {"subtopologies": "sub-topologies", "globalStores": "global stores"}
     summary = ", ".join(f"{words.get(name, name)} {' '.join(changes)}" for name, changes in counts.items() if changes)

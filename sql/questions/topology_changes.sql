@@ -11,6 +11,8 @@ SELECT
   nodes_added,
   nodes_removed,
   nodes_changed,
+  size(edges_added) AS edges_added_count,
+  size(edges_removed) AS edges_removed_count,
   stores_added,
   stores_removed,
   topics_added,

@@ -126,7 +126,7 @@ def test_as_json() -> None:
 
 def test_as_text() -> None:
     assert diff(BEFORE, AFTER).as_text() == (
-        "Sub-topologies +1 -1, nodes +1 -1 ~4, global stores ~1, edges +2 -2, topics +1\n"
+        "Sub-topologies +1 -1, nodes +1 -1 ~3, global stores ~1, edges +2 -2, topics +1\n"
         "-1.\n"
         "  Sub-topology: 0\n"
         "~   Processor: filter\n"
