@@ -31,6 +31,8 @@ REJECTED = "CLIENT_REJECTED"
 FEW = 5  # source records that can be poison pills
 FEW_IF_REPEATED = 12  # if each of them came back at least twice
 REPEATED = 3  # records of each, in the mean, that are many times
+LEAST_KEYS = 64  # whose hashes are kept, so that so many are known
+ERROR_OF_KEYS = 0.25  # two standard errors of an estimate from them
 FEW_KEYS = 3
 MOST_KEYS = 8  # whose records are counted in each slice and half hour: if there are more, counts are the least
 NEARLY_ALL = 0.9
@@ -418,8 +420,16 @@ def are_all_counted(episode: Row) -> bool:
 
 
 def keys_of(episode: Row) -> str:
-    """Say how many keys an episode has; an estimate if there are many."""
-    return f"{'' if episode['is_key_count_exact'] else 'about '}{counted(episode['key_count'] or 0, 'key')}"
+    """Say how many keys an episode has; if there are many, between which numbers the estimate lies."""
+    keys = episode["key_count"] or 0
+    if episode["is_key_count_exact"]:
+        return counted(keys, "key")
+    return f"{_rounded(max(LEAST_KEYS, (1 - ERROR_OF_KEYS) * keys)):,} to {_rounded((1 + ERROR_OF_KEYS) * keys):,} keys"
+
+
+def _rounded(number: float) -> int:
+    """Return a number with two digits that are not 0."""
+    return int(round(number, min(0, 2 - len(str(round(number))))))
 
 
 def few_keys(episode: Row) -> str:

@@ -12,9 +12,8 @@ from typing import Any
 from expectations.owners import OWNER, owner_of
 from pipelines.incidents import ids
 from pipelines.incidents.episodes import Episode, Minute, episodes, merged
-from pipelines.incidents.verdict import FEW_IF_REPEATED, MOST_KEYS
+from pipelines.incidents.verdict import FEW_IF_REPEATED, LEAST_KEYS, MOST_KEYS
 
-LEAST_KEYS = 64
 MOST_ATTRIBUTES = 24
 HASHES = 2**64
 SIGNATURE = (

@@ -11,7 +11,18 @@ import duckdb
 import pytest
 
 from pipelines.incidents.severity import severity
-from pipelines.incidents.verdict import IS_FEW, VERDICTS, Judgement, Topic, at_least, is_few, judge, percent, reach_of
+from pipelines.incidents.verdict import (
+    IS_FEW,
+    VERDICTS,
+    Judgement,
+    Topic,
+    at_least,
+    is_few,
+    judge,
+    keys_of,
+    percent,
+    reach_of,
+)
 from pipelines.steps.refresh import select_of
 
 
@@ -469,3 +480,11 @@ def test_sql_calls_as_few_what_python_does() -> None:
     rows = duckdb.sql(text + "range(1, 60) AS r(record_count)").fetchall()
     assert [one for one in rows if one[2] != is_few(*one[:2])] == []
     assert IS_FEW in select_of("gold.dlq_incidents")
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_exact", "words"),
+    [(1, True, "1 key"), (63, True, "63 keys"), (64, False, "64 to 80 keys"), (12_345, False, "9,300 to 15,000 keys")],
+)
+def test_an_estimate_of_keys_says_between_which_numbers_it_lies(keys: int, is_exact: bool, words: str) -> None:
+    assert keys_of({"key_count": keys, "is_key_count_exact": is_exact}) == words
