@@ -33,6 +33,7 @@ from pipelines.settings import Settings, load
 from pipelines.stage import Ask, Land, Stage, Summarise
 from pipelines.stores import lock
 from pipelines.text import hint
+from pipelines.warehouse import alert_log
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 
@@ -1170,7 +1171,7 @@ def _alert(settings: Settings) -> None:
     if not store.opens_tables and not has_routes:
         return
     try:
-        if store.opens_tables and (store.is_empty() if has_routes else not store.names("_alerts")):
+        if store.opens_tables and (store.is_empty() if has_routes else not store.names(alert_log.DIRECTORY)):
             return
         from pipelines.alerts import sender
 

@@ -23,7 +23,7 @@ from pipelines.incidents.severity import LEVELS
 from pipelines.settings.alerts import Route
 from pipelines.stores.base import Store
 from pipelines.text import iso
-from pipelines.warehouse.alert_log import FILE
+from pipelines.warehouse.alert_log import FILE, kind_of, severity_of, title_of
 
 LOCK, ASKED = ".lock", ".asked"
 VERSION = 1
@@ -52,7 +52,7 @@ class Alert:
     @property
     def severity(self) -> str:
         """The worst severity of its news."""
-        return LEVELS[min(one.rank for one in self.news)]
+        return severity_of(one.severity for one in self.news)
 
     @property
     def dedup_key(self) -> str:
@@ -67,7 +67,7 @@ class Alert:
     @property
     def title(self) -> str:
         """What it is about, in a line."""
-        return self.news[0].title if len(self.news) == 1 else f"{len(self.news)} alerts: {self.news[0].title}, ..."
+        return title_of([one.title for one in self.news])
 
 
 @dataclass
@@ -436,7 +436,7 @@ class Outbox:
                 "status": status,
                 "route": alert.route,
                 "id": alert.id,
-                "kind": alert.news[0].kind if len(alert.news) == 1 else "storm",
+                "kind": kind_of([one.kind for one in alert.news]),
                 "severity": alert.severity,
                 "title": alert.title,
                 "answer": answer,

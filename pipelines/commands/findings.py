@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, Protocol
 
 from expectations.gold.dlq_misconfigurations import SEVERITIES
@@ -13,6 +14,7 @@ from pipelines.catalog import CATALOG
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import State
 from pipelines.run.newest import Newest, Silence
+from pipelines.settings import QUESTIONS
 from pipelines.steps import held, scopes
 from pipelines.text import iso
 from pipelines.warehouse import jvmless, progress
@@ -145,10 +147,13 @@ def _remedy(one: Finding, now: datetime) -> str:
     name = remedy.removeprefix(_ASK)
     if name == remedy or last_at is None or now - last_at < _COVERED:
         return remedy
-    from pipelines.commands.query import questions  # few findings are so old, and it loads Arrow
+    return f"{remedy} --param now={iso(last_at + _MINUTE)}" if _takes_now(name) else remedy
 
-    takes_now = any(":now" in path.read_text(encoding="utf-8") for path in questions() if path.stem == name)
-    return f"{remedy} --param now={iso(last_at + _MINUTE)}" if takes_now else remedy
+
+@cache
+def _takes_now(name: str) -> bool:
+    """Tell whether the question of a name is about a time."""
+    return ":now" in (QUESTIONS / f"{name}.sql").read_text(encoding="utf-8")
 
 
 def _subject(warehouse: Warehouse, one: Finding) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, Protocol
 
+from expectations import literals
 from expectations.owners import OWNER, key_of, named, owner_of
 from expectations.quality import INCIDENT_ACTIONS
 from expectations.rules import counted
@@ -203,20 +204,23 @@ class Incidents:
         for action in actions.actions(self.warehouse):
             if action.acted_at <= self.now:
                 acted[ids.standing(action.incident_id, self.merged)].append(action)
+        went_on = {row["fingerprint"] for row in rows if row["last_at"] and row["last_at"] > self.now}
+        errors = {} if self.knows_all else minutes_of(self.warehouse, went_on)
         self.known = sorted(
             (
-                self._as_of_now(row, acted[row["incident_id"]])
+                self._as_of_now(row, errors, acted[row["incident_id"]])
                 for row in rows
                 if row["record_count"] and (row["first_at"] <= self.now or self.knows_all)
             ),
             key=lambda one: one.urgency,
         )
 
-    def _as_of_now(self, row: Mapping[str, Any], own: Sequence[Action]) -> Incident:
+    def _as_of_now(
+        self, row: Mapping[str, Any], errors: Mapping[str, Sequence[Mapping[str, Any]]], own: Sequence[Action]
+    ) -> Incident:
         known = row if row["last_at"] > self.now and not self.knows_all else None
         if known is not None:
-            equal: dict[str, str | int] = {"cluster": row["cluster"], "fingerprint": row["fingerprint"]}
-            row = until(row, _rows(self.warehouse, ERRORS, equal), self.now) or row
+            row = until(row, errors.get(row["fingerprint"], ()), self.now) or row
         return Incident(row, state_of(row, self.read_until, self.now, own), self.now, own, known, self.read_until)
 
     def _masked(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -359,6 +363,17 @@ class Incidents:
         if end not in names:
             raise UsageError(f"Incident {end} has no records any more.")
         return names[end]
+
+
+def minutes_of(warehouse: Warehouse, fingerprints: Collection[str]) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of silver.dlq_errors with the minutes of errors, by fingerprint."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    if fingerprints and warehouse.exists(ERRORS):
+        wanted = ", ".join(map(literals.text, sorted(fingerprints)))
+        text = f"SELECT fingerprint, minutes FROM rows WHERE fingerprint IN ({wanted})"
+        for row in jvmless.query(warehouse, ERRORS, text, {"cluster": warehouse.cluster}):
+            found[row["fingerprint"]].append(row)
+    return found
 
 
 def now_of(text: str | None) -> datetime:

@@ -26,7 +26,7 @@ from pipelines.engines.duckdb import translate
 from pipelines.errors import EnvironmentLacking, UsageError, readable
 from pipelines.moments import moment_of
 from pipelines.run import newest
-from pipelines.settings import ROOT
+from pipelines.settings import QUESTIONS
 from pipelines.stage import Land, Stage
 from pipelines.steps.held import contract_of_held, own, rows_held
 from pipelines.text import hint
@@ -50,7 +50,6 @@ TABLES = (
     *(contract.table for contract in QUALITY),
     *PRESENT,
 )
-QUESTIONS = ROOT / "sql" / "questions"
 SHOWN_FIELDS, FIELDS = "spark.sql.debug.maxToStringFields", "25"  # in plans of EXPLAIN; conf/ sets none
 READING_COMMANDS = ("Show", "Describe", "Explain")
 TIME_FORMATS = {"timestamp": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestamp_ntz": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}

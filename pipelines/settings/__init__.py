@@ -55,6 +55,7 @@ __all__ = [
 
 ZONE = "spark.sql.session.timeZone"
 ROOT = Path(__file__).resolve().parents[2]
+QUESTIONS = ROOT / "sql" / "questions"
 AIRFLOW_HOME = ROOT / ".airflow"  # of the project's own Airflow, which `make up` starts
 
 

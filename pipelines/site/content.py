@@ -158,6 +158,7 @@ class Case:
     severity: str
     state: str
     is_open: bool
+    is_loud: bool
     muted_until: datetime | None
     verdict: str
     chip: str
@@ -193,11 +194,6 @@ class Case:
     blast: Blast | None
     commands: tuple[Command, ...]
     page: str | None
-
-    @property
-    def is_loud(self) -> bool:
-        """True if it is open and nobody muted it."""
-        return self.is_open and self.muted_until is None
 
     @property
     def downstream(self) -> tuple[str, ...]:

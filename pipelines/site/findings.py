@@ -6,10 +6,8 @@ from collections.abc import Mapping
 
 from expectations.rules import counted
 from expectations.text import visible
+from pipelines.commands.findings import HELD, NOT_READ_ON, SILENT
 from pipelines.site.content import Row
-
-STALE = "SILENT_FEED"
-"""A feed that fell silent: the light tells it."""
 
 # What is counted, and the sentence. ``{n}`` is the count with its noun, verbs agree with it.
 _COUNTED: Mapping[str, tuple[str, str]] = {
@@ -19,7 +17,7 @@ _COUNTED: Mapping[str, tuple[str, str]] = {
     "MISSING_DLQ_OFFSETS": ("offset", "{n} of {topic} never landed, and nothing explains it."),
     "ABORTED_DLQ_WRITES": ("dead letter", "{n} from {topic} {is} of aborted transactions, yet readers saw them."),
     "MISSING_HEADERS": ("committed dead letter", "{n} from {topic} {lack} headers that KIP-1317 makes mandatory."),
-    "HELD": ("row", "{n} of {topic} {is} held: the topic breaks the contract of {name}."),
+    HELD: ("row", "{n} of {topic} {is} held: the topic breaks the contract of {name}."),
 }
 # The sentence; the finding's evidence explains it.
 _EXPLAINED: Mapping[str, tuple[str, str]] = {
@@ -37,9 +35,9 @@ _EXPLAINED: Mapping[str, tuple[str, str]] = {
     "QUARANTINE_RISING": ("dead letter", "More dead letters of {topic} than before break the rule {name}."),
     "UNKNOWN_WRITER": ("dead letter", "Nobody knows who wrote {n} of {topic}."),
     "INFERRED_DISPOSITIONS": ("dead letter", "Why {n} from {topic} died is inferred from the error's text."),
-    "NOT_READ_ON": ("quiet incident", "Nobody knows whether {n} {is} over."),
+    NOT_READ_ON: ("quiet incident", "Nobody knows whether {n} {is} over."),
     "LATE_DATA": ("dead letter", "{n} of {topic} landed late."),
-    STALE: ("feed", "Nothing landed in {name} for longer than usual."),
+    SILENT: ("feed", "Nothing landed in {name} for longer than usual."),
 }
 
 _VERBS = {"is": ("is", "are"), "was": ("was", "were"), "lack": ("lacks", "lack")}

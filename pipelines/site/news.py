@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from expectations.text import visible
-from pipelines.commands.findings import UNKNOWN
+from pipelines.commands.findings import UNKNOWN, URGENT
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED
 from pipelines.site.content import Case, Change, News, Row
@@ -87,7 +87,7 @@ def _changes(before: Mapping[str, Any], cases: Iterable[Case], findings: Sequenc
     known: Mapping[str, str] = before["findings"]
     for finding in findings:
         if _key(finding) not in known:
-            yield Change(sentence(finding), finding["severity"] in LEVELS[:2])
+            yield Change(sentence(finding), finding["severity"] in URGENT)
     for key in sorted(known.keys() - {_key(one) for one in findings}):
         kind, topic, name = json.loads(key)
         about = " ".join(one for one in (topic, name) if one) or UNKNOWN

@@ -19,7 +19,7 @@ from expectations.owners import named
 from expectations.rules import counted, plural
 from expectations.text import visible
 from expectations.verdict import share
-from pipelines.commands.findings import URGENT
+from pipelines.commands.findings import SILENT, URGENT
 from pipelines.commands.incidents import clock, quoted
 from pipelines.incidents.blast import Blast
 from pipelines.run.newest import lasting, moment
@@ -371,7 +371,7 @@ def _environment() -> Environment:
         "counted": counted,
         "explained": findings.explained,
         "sentence": findings.sentence,
-        "stale": findings.STALE,
+        "stale": SILENT,
         "plural": plural,
         "data_docs": f"{DATA_DOCS}/index.html",
         "days": _days,

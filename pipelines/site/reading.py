@@ -9,7 +9,6 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from expectations import literals
 from expectations.gold.message_ledger import OUTCOMES
 from expectations.owners import GROUP, OWNER, key_of, owner_of
 from expectations.rules import counted
@@ -19,6 +18,7 @@ from pipelines.commands.findings import FINDINGS, LOGS, findings_of, logged_topi
 from pipelines.commands.incidents import (
     DAY,
     DEPLOYED,
+    ERRORS,
     HOUR,
     INCIDENTS,
     MOST_SAMPLES,
@@ -74,8 +74,6 @@ CURRENT, CHANGES, HEALTH, EDGES = (
     f"gold.{name}" for name in ("topology_current", "topology_changes", "push_health", "topology_edges")
 )
 RECONCILIATION, GUARANTEES, LEDGER = "gold.reconciliation", "gold.delivery_guarantees", "gold.message_ledger"
-
-ERRORS = "silver.dlq_errors"
 
 MINUTE, HALF_HOUR = timedelta(minutes=1), timedelta(minutes=30)
 SHORT = timedelta(hours=6)
@@ -326,12 +324,10 @@ def _minutes(warehouse: Warehouse, known: Sequence[Incident]) -> Mapping[str, Ma
     short = [one.row for one in known if one.row["last_at"] - one.row["first_at"] <= SHORT][:MOST_IN_MINUTES]
     if not short:
         return {}
-    errors = ", ".join(sorted({literals.text(row["fingerprint"]) for row in short}))
-    text = f"SELECT fingerprint, minutes FROM rows WHERE fingerprint IN ({errors})"
     counts: dict[str, Counter[int]] = defaultdict(Counter)
-    for found in jvmless.query(warehouse, ERRORS, text, {"cluster": warehouse.cluster}):
-        for one in found["minutes"] or ():
-            counts[found["fingerprint"]][one["minute"]] += one["record_count"]
+    for fingerprint, errors in incidents.minutes_of(warehouse, {row["fingerprint"] for row in short}).items():
+        for one in (one for found in errors for one in found["minutes"] or ()):
+            counts[fingerprint][one["minute"]] += one["record_count"]
     return {
         row["incident_id"]: {
             minute: count
@@ -423,6 +419,7 @@ def _case(
         row["severity"],
         state.name,
         state.is_open,
+        state.is_loud,
         state.muted_until,
         row["verdict"],
         chip(row),

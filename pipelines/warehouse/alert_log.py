@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from expectations.contract import Column, Contract
+from pipelines.incidents.severity import LEVELS
 from pipelines.stores import places
 from pipelines.stores.base import Store
 from pipelines.warehouse.tables import Warehouse
@@ -60,14 +62,25 @@ def alerts(warehouse: Warehouse) -> list[dict[str, Any]]:
     return [{"cluster": warehouse.cluster, **row} for row in (*over, *waiting)]
 
 
+def kind_of(kinds: Sequence[str]) -> str:
+    """Return the kind of an alert, from those of its news."""
+    return kinds[0] if len(kinds) == 1 else "storm"
+
+
+def severity_of(severities: Iterable[str]) -> str:
+    """Return the severity of an alert: the worst one of its news."""
+    return min(severities, key=LEVELS.index)
+
+
+def title_of(titles: Sequence[str]) -> str:
+    """Return what an alert is about, in a line, from the titles of its news."""
+    return titles[0] if len(titles) == 1 else f"{len(titles)} alerts: {titles[0]}, ..."
+
+
 def _waiting(alert: dict[str, Any]) -> dict[str, Any]:
-    news = alert["news"]
-    first = news[0]
-    worst = min(news, key=lambda one: ("critical", "high", "medium", "low").index(one["severity"]))
-    kind = first["kind"] if len(news) == 1 else "storm"
-    title = first["title"] if len(news) == 1 else f"{len(news)} alerts: {first['title']}, ..."
-    facts = {"route": alert["route"], "id": alert["id"], "kind": kind, "severity": worst["severity"]}
-    return _row(alert["made_at"]["time"], "pending", facts, title, alert["answer"])
+    kinds, severities, titles = ([one[name] for one in alert["news"]] for name in ("kind", "severity", "title"))
+    facts = {"route": alert["route"], "id": alert["id"], "kind": kind_of(kinds), "severity": severity_of(severities)}
+    return _row(alert["made_at"]["time"], "pending", facts, title_of(titles), alert["answer"])
 
 
 def _row(at: str, status: str, facts: dict[str, Any], title: str, answer: str | None) -> dict[str, Any]:
