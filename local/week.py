@@ -7,9 +7,11 @@ where the week is moved to.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha1
 
 from bench.scenarios import (
     CONNECT,
@@ -54,6 +56,22 @@ class Story(Plan):
         self.topic = Topic(f"{SHOP}{noun}", self.random, partitions, "named", has_schemas=False)
         self.topic.rate = an_hour / HOUR
         self.main_consumer = consumer
+        self.deployments: list[str] = []
+
+    def deploys(self, application: str, version: str, at: int) -> None:
+        """Tell of a deployment, as the last step of a pipeline does."""
+        said = {"time": f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%dT%H:%M:%S}Z", "application": application}
+        said |= {"what": version, "commit": sha1(version.encode()).hexdigest(), "environment": "production"}
+        self.deployments.append(json.dumps(said))
+
+    def landed(self) -> Scenario:
+        """Return the story with its files, the deployments among them."""
+        found = super().landed()
+        if not self.deployments:
+            return found
+        first, *later = found.files
+        changes = {f"changes/{self.name}.jsonl": tuple(self.deployments)}
+        return replace(found, files=({**first, **changes}, *later))
 
     def fails(
         self, verdict: str, error: Error, times: Sequence[int], share: float = 1.0, suspect: Suspect | None = None
@@ -98,6 +116,7 @@ def orders(moved: timedelta) -> Story:
     times = _until(times_of(story.random, begin, 1_700, 20_000), _before(minutes=2))
     story.fails("SYSTEMIC", null, times, 0.96, Suspect("topology", "order-enrichment"))
     story.push("order-enrichment", "shop.orders", "shop.orders-enriched", [begin - 6 * MINUTE])
+    story.deploys("order-enrichment", "2.14.0", begin - 7 * MINUTE)
     for reader, written in (
         ("invoicing", "shop.invoices"),
         ("stock-keeper", "shop.stock"),
@@ -116,6 +135,8 @@ def prices(moved: timedelta) -> Story:
     times = _until(times_of(story.random, begin, 480, 9_000), begin + 70 * MINUTE)
     story.fails("SYSTEMIC", amount, times, 0.96, Suspect("writer_topology", "pricing"))
     story.push("pricing", "shop.costs", "shop.prices", [begin - 4 * MINUTE, begin + 72 * MINUTE])
+    story.deploys("pricing", "5.3.0", begin - 5 * MINUTE)
+    story.deploys("pricing", "5.2.4", begin + 71 * MINUTE)
     return story
 
 

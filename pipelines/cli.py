@@ -607,7 +607,7 @@ def send_alerts(warehouse: WarehouseOption = None, landing: LandingOption = None
 
     settings = _settings(warehouse, landing)
     if not settings.alerts.route:
-        raise UsageError("No route is set: see [[alerts.route]] in docs/alerts.md.")
+        raise UsageError(alert_log.NO_ROUTE)
     done = sender.send(settings)
     if not done.is_alone:
         _say("Another process is sending; it sends what is due.")

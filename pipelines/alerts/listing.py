@@ -15,7 +15,7 @@ from pipelines.commands.doctor import Check
 from pipelines.run.newest import moment
 from pipelines.settings import Settings
 from pipelines.text import iso
-from pipelines.warehouse.alert_log import place
+from pipelines.warehouse.alert_log import NO_ROUTE, place
 from pipelines.warehouse.tables import Warehouse
 
 MOST_SHOWN = 30
@@ -72,7 +72,7 @@ def listed(settings: Settings, form: str) -> str:
     if form == "json":
         return "\n".join(json.dumps(one) for one in (*waiting, *left, *over))
     if not routes and not left:
-        return "No route is set: see [[alerts.route]] in docs/alerts.md."
+        return NO_ROUTE
     if not waiting and not left and not over:
         return "Nothing was sent yet, and nothing waits."
     lines = []

@@ -30,7 +30,7 @@ from pipelines.settings import QUESTIONS
 from pipelines.stage import Land, Stage
 from pipelines.steps.held import contract_of_held, own, rows_held
 from pipelines.text import hint
-from pipelines.warehouse.alert_log import ALERTS, alerts
+from pipelines.warehouse.alert_log import ALERTS, NO_ROUTE, alerts
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -295,9 +295,11 @@ def remarks(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], wr
     """Return a sentence for each feed that explains why an answer is empty, or why it tells nothing of now.
 
     A feed that is not set up explains why there are no rows. If a statement is about now, a feed whose newest accepted
-    record is older than the statement's shortest interval explains missing rows. Held rows explain them too.
+    record is older than the statement's shortest interval explains missing rows. Held rows explain them too. That no
+    route is set explains why there are no alerts.
     """
-    named = [stage for stage in map(newest.source_of, sorted(statement_tables(text))) if stage]
+    tables = sorted(statement_tables(text))
+    named = [stage for stage in map(newest.source_of, tables) if stage]
     feeds = list(dict.fromkeys(stage.directory for stage in named))
     timed = set(feeds)
     if head := _FEEDS.search(text):
@@ -309,7 +311,8 @@ def remarks(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], wr
     asked = values.get("now") if _names_now(text) else present if _reads_a_clock(text) else None
     now = min(asked, present) if isinstance(asked, datetime) else present
     window = _shortest_interval(text)
-    sentences = []
+    is_untold = not written and ALERTS.table in tables and not warehouse.settings.alerts.route
+    sentences = [NO_ROUTE] if is_untold else []
     for stage in (stage for stage in stages_of_type(Land) if stage.directory in feeds):
         age = newest.of_feed(warehouse, stage, now)
         if not age.is_readable:

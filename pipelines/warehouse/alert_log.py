@@ -15,6 +15,7 @@ from pipelines.stores.base import Store
 from pipelines.warehouse.tables import Warehouse
 
 DIRECTORY, FILE = "_alerts", "outbox.json"
+NO_ROUTE = "No route is set: see [[alerts.route]] in docs/alerts.md."
 
 ALERTS = Contract(
     table="quality.alerts",

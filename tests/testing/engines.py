@@ -63,7 +63,7 @@ def digest() -> str:
 def is_proven() -> bool:
     """Tell whether the SQL, engines and packages are those with which all thorough tests passed last, if they ever did.
 
-    A run of all tests, ``make test-all``, keeps their hash.
+    ``make test-all`` keeps their hash, and so does ``make test`` after a change, as it then runs these tests, too.
     """
     return not PROVEN.is_file() or PROVEN.read_text(encoding="utf-8").strip() == digest()
 

@@ -18,7 +18,7 @@ from pipelines.run import newest
 from pipelines.settings import LANDING_DIRECTORIES, ROOT, Settings, load
 from pipelines.sources.landing import LandedFile
 from pipelines.stage import Land
-from pipelines.warehouse import jvmless, progress
+from pipelines.warehouse import alert_log, jvmless, progress
 from pipelines.warehouse.progress import Held, Progress
 from pipelines.warehouse.tables import Warehouse
 
@@ -295,6 +295,14 @@ def test_statements_of_ones_own_are_told_too(settings: Settings) -> None:
     assert query.remarks(Warehouse(settings), f"{own} 'now()' -- now()", {"now": now}, 0) == []
     assert query.remarks(Warehouse(settings), "SELECT 1 WHERE :now IS NULL", {"now": now}, 0) == []
     assert query.remarks(Warehouse(settings), "SELECT :now FROM silver.nonsense", {"now": now}, 0) == []
+
+
+def test_an_absent_route_explains_why_nobody_was_told(settings: Settings) -> None:
+    assert asked(settings, question("who_was_told")) == [alert_log.NO_ROUTE]
+    assert asked(settings, question("who_was_told"), written=1) == []
+    route = {"name": "all", "url": "http://127.0.0.1:9/"}
+    routed = load(warehouse=settings.warehouse, landing=settings.landing, alerts={"route": [route]})
+    assert asked(routed, question("who_was_told")) == []
 
 
 def test_a_feed_that_is_not_set_up_explains_an_empty_answer(settings: Settings) -> None:
