@@ -7,11 +7,10 @@ import json
 import struct
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from pipelines.commands import trace
 from pipelines.settings import Settings
 from pipelines.warehouse.tables import Warehouse
+from tests.testing import engines
 from tests.testing.builders import run
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def spring(topic: str, partition: int, offset: int, group: str) -> list[dict[str
     return [{"key": name, "value": base64.b64encode(value).decode()} for name, value in values.items()]
 
 
-@pytest.mark.usefixtures("both_engines")
+@engines.compared
 def test_a_message_is_found_by_each_hop_that_headers_tell(spark: SparkSession, settings: Settings) -> None:
     headers = [*spring("payments", 1, 9001, "ledger"), *spring("payments.DLT", 1, 44, "parker")]
     _land(settings, "last", topic="payments.DLT.DLT", offset=3, headers=headers)

@@ -20,7 +20,18 @@ from pipelines.engines.duckdb.translate import translated
 from pipelines.settings import ROOT
 from pipelines.stage import Derive, Summarise
 from pipelines.steps.refresh import name_of
-from tests.testing.engines import MOMENT, Known, by_duckdb, contract_of_input, drawn, kept, selected, type_of, value
+from tests.testing.engines import (
+    MOMENT,
+    Known,
+    by_duckdb,
+    contract_of_input,
+    drawn,
+    kept,
+    selected,
+    thorough,
+    type_of,
+    value,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +76,7 @@ def near_its_rules(contract: Contract) -> Known:
     return known
 
 
+@thorough
 @pytest.mark.parametrize("stage", SUMMARISED, ids=lambda stage: stage.table)
 def test_both_engines_count_the_same_broken_rules(spark: SparkSession, stage: Summarise, tmp_path: Path) -> None:
     contract = contract_of(stage.table)
@@ -78,6 +90,7 @@ def test_both_engines_count_the_same_broken_rules(spark: SparkSession, stage: Su
     assert counted_by_duckdb(f"SELECT {', '.join(counts)} FROM fresh", files) == expected
 
 
+@thorough
 @pytest.mark.parametrize("stage", SUMMARISED, ids=lambda stage: stage.table)
 def test_both_engines_find_the_same_facts(spark: SparkSession, stage: Summarise, tmp_path: Path) -> None:
     """The facts are about drawn rows, and about those that DuckDB itself makes from the inputs."""

@@ -19,7 +19,7 @@ from pipelines.silver import dlq_records
 from pipelines.stores import lock
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
-from tests.testing import segments
+from tests.testing import engines, segments
 from tests.testing.builders import kip_1191, land, line, run_needed, warehouse_of
 from tests.testing.deliveries import acknowledgement, store
 
@@ -106,7 +106,7 @@ def ids(settings: Settings) -> dict[str, str | None]:
     return {row["incident_id"]: row["merged_into"] for row in rows}
 
 
-@pytest.mark.usefixtures("both_engines")
+@engines.compared
 @pytest.mark.thorough  # test_episodes.py has the same property for episodes, their merges and their ids
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_batches_in_any_order_give_the_incidents_of_all_records(

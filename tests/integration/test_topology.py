@@ -28,6 +28,7 @@ from pipelines.topology.model import Topology
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
+from tests.testing import engines
 from tests.testing.builders import land, rows, warehouse_of
 from tests.testing.requests import (
     at,
@@ -951,7 +952,7 @@ def test_evidence_and_sentence_say_why(histories: dict[str, dict[str, Any]]) -> 
 # --- only new input causes work -----------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("both_engines")
+@engines.compared
 def test_only_groups_with_news_are_refreshed(spark: SparkSession, settings: Settings) -> None:
     landed(settings, a=[push(second, f"app-{second}") for second in range(5)])
     run(spark, settings, *HISTORICAL)

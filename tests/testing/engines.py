@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Test = TypeVar("Test", bound=Callable[..., object])
-DECIDES = ("sql", "pipelines/engines")
+DECIDES = ("sql", "pipelines/engines", "pipelines/incidents/signature.py", "expectations/rules.py")
 PROVEN = ROOT / "tests" / "data" / "engines.sha256"
 PARAMETERS = {"silent_after_seconds": 300}
 MOMENT = datetime(2026, 11, 21, 2, 41, 17, tzinfo=UTC)
@@ -53,7 +53,8 @@ far that does, where a table says more of it than the column's type."""
 
 def digest() -> str:
     """Return a hash of what the equality of engines depends on: SQL, engines and the versions of packages."""
-    files = [file for place in DECIDES for file in sorted((ROOT / place).rglob("*")) if file.suffix in (".sql", ".py")]
+    paths = [path for place in DECIDES for path in (ROOT / place, *sorted((ROOT / place).rglob("*")))]
+    files = [path for path in paths if path.suffix in (".sql", ".py")]
     found = hashlib.sha256()
     for file in [*files, ROOT / "uv.lock"]:
         found.update(file.relative_to(ROOT).as_posix().encode() + b"\0" + file.read_bytes())
@@ -65,7 +66,7 @@ def is_proven() -> bool:
 
     ``make test-all`` keeps their hash, and so does ``make test`` after a change, as it then runs these tests, too.
     """
-    return not PROVEN.is_file() or PROVEN.read_text(encoding="utf-8").strip() == digest()
+    return PROVEN.is_file() and PROVEN.read_text(encoding="utf-8").strip() == digest()
 
 
 THOROUGH: tuple[pytest.MarkDecorator, ...] = (pytest.mark.thorough,) if is_proven() else ()
@@ -77,6 +78,11 @@ def thorough(test: Test) -> Test:
     for mark in THOROUGH:
         test = mark(test)
     return test
+
+
+def compared(test: Test) -> Test:
+    """Let Spark repeat each refresh of a test that DuckDB makes, and compare them, where that is not proven."""
+    return test if THOROUGH else pytest.mark.usefixtures("both_engines")(test)
 
 
 def contract_of_input(table: str) -> Contract:

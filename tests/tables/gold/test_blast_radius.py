@@ -17,6 +17,7 @@ from pipelines.settings import Settings
 from pipelines.steps.refresh import select_of
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
+from tests.testing import engines
 from tests.testing.builders import run, warehouse_of
 from tests.testing.deliveries import store
 
@@ -99,7 +100,7 @@ def grow(settings: Settings, **values: Any) -> None:
     Warehouse(settings).opened_table(INCIDENTS).update(updates=values)
 
 
-@pytest.mark.usefixtures("both_engines")
+@engines.compared
 @pytest.mark.parametrize(("seed", "steps"), [(6, 6), pytest.param(20261123, 10, marks=pytest.mark.thorough)])
 def test_after_random_news_it_is_what_the_incidents_and_topologies_tell(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path, seed: int, steps: int

@@ -18,6 +18,7 @@ from expectations.gold.dlq_misconfigurations import SEVERITIES
 from pipelines.collect.asking import BROKER, GROUP, PRESENT, TOPIC, Subject
 from pipelines.collect.landing import line_of
 from pipelines.settings import Settings
+from tests.testing import engines
 from tests.testing.builders import land, rows, run, warehouse_of, without_the_run
 from tests.testing.deliveries import store
 from tests.testing.statements import CLUSTERS, DLQ_TOPIC, at, broker, cluster, group, statement, topic
@@ -59,7 +60,7 @@ def add(row: dict[str, Any]) -> tuple[str, str, str]:
     return options["--entity-type"], options["--entity-name"], options["--add-config"]
 
 
-@pytest.mark.usefixtures("both_engines")
+@engines.compared
 def test_each_mistake_is_found_and_ends_with_its_repair(spark: SparkSession, settings: Settings) -> None:
     odd = 'it\'s; $(x) "odd"'
     wrong = [

@@ -18,6 +18,7 @@ from pipelines.settings import Settings
 from pipelines.stage import Summarise
 from pipelines.steps.refresh import EachOf, refresh_of, select_of
 from pipelines.warehouse.tables import Warehouse
+from tests.testing import engines
 from tests.testing.builders import run
 from tests.testing.engines import selected
 
@@ -109,7 +110,7 @@ def test_roots_of_random_chains_are_those_of_a_model(spark: SparkSession) -> Non
     assert None in found
 
 
-@pytest.mark.usefixtures("both_engines")
+@engines.compared
 @pytest.mark.parametrize("rounds", [4, pytest.param(7, marks=pytest.mark.thorough)])
 def test_chains_that_change_bit_by_bit_have_the_roots_of_a_whole_computation(
     spark: SparkSession, settings: Settings, rounds: int
