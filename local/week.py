@@ -60,7 +60,7 @@ class Story(Plan):
 
     def deploys(self, application: str, version: str, at: int) -> None:
         """Tell of a deployment, as the last step of a pipeline does."""
-        said = {"time": f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%dT%H:%M:%S}Z", "application": application}
+        said = {"time": f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%dT%H:%M:%S}.000Z", "application": application}
         said |= {"what": version, "commit": sha1(version.encode()).hexdigest(), "environment": "production"}
         self.deployments.append(json.dumps(said))
 

@@ -198,7 +198,8 @@ def _not_read_on(opened: Iterable[Opened]) -> list[dict[str, Any]]:
             "last_at": max(one.row["last_at"] for one in quiet.values()),
             "amount": len(quiet),
             "evidence": f"nobody knows whether {counted(len(quiet), 'quiet incident')} {are} over: nothing tells that "
-            f"{', '.join(topics[:MOST_SUBJECTS])}{more} {'was' if len(topics) == 1 else 'were'} read on",
+            f"{', '.join(topics[:MOST_SUBJECTS])}{more} {'was' if len(topics) == 1 else 'were'} read on (of "
+            "landed files only the last record is known)",
             "remedy": "afterlog run",
         }
     ]

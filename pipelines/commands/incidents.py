@@ -42,7 +42,7 @@ from pipelines.run import newest
 from pipelines.run.newest import Newest, lasting, moment
 from pipelines.settings.runs import Report
 from pipelines.steps import held, scopes
-from pipelines.text import amount, iso
+from pipelines.text import amount, hint, iso
 from pipelines.warehouse import actions, jvmless, progress
 from pipelines.warehouse.actions import Action
 from pipelines.warehouse.tables import Warehouse
@@ -142,6 +142,11 @@ class Incident:
         ]
 
     @property
+    def topics(self) -> set[str | None]:
+        """Its source topic and its DLQ topics."""
+        return {self.row["original_topic"], *(one["dlq_topic"] for one in self.row["dlq_topics"] or ())}
+
+    @property
     def unread_topics(self) -> list[str]:
         """Its DLQ topics that are not known to be read past the silence that ends it."""
         end = self.row["last_at"] + timedelta(seconds=self.row["pause_seconds"])
@@ -187,13 +192,15 @@ class Incident:
 class Incidents:
     """All incidents of the settings' cluster as of ``now``.
 
-    What people did about an incident that another one took in counts for the other one.
+    What people did about an incident that another one took in counts for the other one. ``begins`` also has the first
+    record of each incident that begins later.
     """
 
     warehouse: Warehouse
     now: datetime
     known: list[Incident] = field(init=False)
     merged: dict[str, str] = field(init=False)
+    begins: dict[str, datetime] = field(init=False)
     _usual: dict[str, float | None] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -204,6 +211,7 @@ class Incidents:
         for action in actions.actions(self.warehouse):
             if action.acted_at <= self.now:
                 acted[ids.standing(action.incident_id, self.merged)].append(action)
+        self.begins = {row["incident_id"]: row["first_at"] for row in rows if row["record_count"]}
         went_on = {row["fingerprint"] for row in rows if row["last_at"] and row["last_at"] > self.now}
         errors = {} if self.knows_all else minutes_of(self.warehouse, went_on)
         self.known = sorted(
@@ -358,8 +366,12 @@ class Incidents:
         Raises UsageError: there is none, or several.
         """
         names = {one.row["incident_id"]: one for one in self.known}
-        named = ids.named(wanted, {*names, *self.merged}, "an incident", "afterlog incidents")
+        later = self.begins.keys() - names.keys()
+        named = ids.named(wanted, {*names, *self.merged, *later}, "an incident", "afterlog incidents")
         end = ids.standing(named, self.merged)
+        if end in later:
+            begin = moment(self.begins[end])
+            raise UsageError(f"Incident {end} had not begun at {moment(self.now)}: its first record is of {begin}.")
         if end not in names:
             raise UsageError(f"Incident {end} has no records any more.")
         return names[end]
@@ -405,13 +417,22 @@ def listed(
         if (not only_open or one.state.is_open)
         and (begin is None or one.row["last_at"] >= begin)
         and group in (None, owner_of(one.row))
-        and topic in (None, one.row["original_topic"], *(each["dlq_topic"] for each in one.row["dlq_topics"]))
+        and (topic is None or topic in one.topics)
     ]
     if form == "json":
         return Answer("\n".join(_json(one.as_json(warehouse.settings.report)) for one in chosen))
     if not chosen:
-        return Answer("", (f"No incident matches; {counted(len(found.known), 'incident')} in all.",))
+        near = _meant(found.known, group, topic)
+        return Answer("", (f"No incident matches; {counted(len(found.known), 'incident')} in all.{near}",))
     return Answer("\n".join(_lines(chosen, found.now)), as_known_now(chosen, found.now))
+
+
+def _meant(known: Sequence[Incident], group: str | None, topic: str | None) -> str:
+    """Return the names of owners and topics near those that no incident has, as the end of a message."""
+    owners = {owner for one in known if (owner := owner_of(one.row)) is not None}
+    topics = {name for one in known for name in one.topics if name is not None}
+    wanted = ((group, owners), (topic, topics))
+    return "".join(hint(name, sorted(there)) for name, there in wanted if name is not None and name not in there)
 
 
 def as_known_now(shown: Iterable[Incident], now: datetime) -> tuple[str, ...]:
@@ -472,7 +493,7 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
         )
     lines = [sentence, *as_known_now(opened, now)]
     if at is not None:
-        lines.append(f"As of {moment(now)}; findings and settings that began until then are as known now.")
+        lines.append(f"As of {moment(now)}; findings and settings are as known now, but for those that began later.")
     for is_quiet, words in ((False, "Open incidents"), (True, "Quiet incidents, which are not known to be over")):
         if shown := [one for one in opened if one.state.is_quiet is is_quiet]:
             lines += ["", words, *_lines(shown, now, MOST_SHOWN)]

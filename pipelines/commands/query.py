@@ -215,7 +215,7 @@ def parameters_of(given: Sequence[str], text: str | None = None) -> dict[str, Pa
     """Return the values of ``name=value`` arguments, typed by their form; ``now`` is the present if not given.
 
     ``text`` is the statement that takes them; with a parameter that it does not take the answer would be to another
-    question. Every statement takes ``now``.
+    question.
 
     The types are whole numbers, decimals, true and false, dates, and timestamps with ``T`` (UTC unless they name a
     zone). Everything else is text, and so is a value in single quotes. ``now`` can also be relative, such as ``2h``.
@@ -229,19 +229,21 @@ def parameters_of(given: Sequence[str], text: str | None = None) -> dict[str, Pa
         if not equals or not name.isidentifier():
             raise UsageError(f"--param {argument!r} cannot be used: write --param NAME=VALUE.")
         values[name] = moment_of(value, "--param now", present) if name == "now" else _typed(value)
-    taken = _taken(text) if text is not None and given else set()
-    if taken and (unknown := next((name for name in values if name not in taken), None)):
-        names = ", ".join(f":{name}" for name in sorted(taken))
-        raise UsageError(f"There is no parameter :{visible(unknown)} in it; it takes {names}.{hint(unknown, taken)}")
+    taken = _taken(text) if text is not None and given else None
+    named = [argument.partition("=")[0] for argument in given]
+    if taken is not None and (unknown := next((name for name in named if name not in taken), None)):
+        names = ", ".join(f":{name}" for name in sorted(taken)) or "none"
+        known = " It tells what is known now." if unknown == "now" else hint(unknown, taken)
+        raise UsageError(f"There is no parameter :{visible(unknown)} in it; it takes {names}.{known}")
     return values
 
 
-def _taken(text: str) -> set[str]:
-    """Return the parameters that a statement takes; none if only Spark can parse it, which may take any."""
+def _taken(text: str) -> set[str] | None:
+    """Return the parameters that a statement takes; None if only Spark can parse it, which may take any."""
     try:
-        return {"now", *translate.parameters(text)}
+        return {*translate.parameters(text)}
     except translate.Untranslatable:
-        return set()
+        return None
 
 
 def _typed(text: str) -> Parameter:

@@ -41,6 +41,7 @@ MOST_HOPS = 8
 FEEDS = ("acknowledgements", "dlq", "segments", "broker-logs")
 
 _PLACE = re.compile(r"(?s)(.+):([0-9]{1,10}):([0-9]{1,19})")
+_AS_KAFKA_PRINTS = re.compile(r"([A-Za-z0-9._-]{1,249})-([0-9]{1,10})@([0-9]{1,19})")
 _TRACEPARENT = re.compile(r"[0-9a-fA-F]{2}-([0-9a-fA-F]{32})-[0-9a-fA-F]{16}-[0-9a-fA-F]{2}(?:-.*)?")
 _TRACE_ID = re.compile(r"[0-9a-fA-F]{32}")
 Key = dict[str, str | int]
@@ -77,8 +78,8 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Place | None:
-        """Read TOPIC:PARTITION:OFFSET; return None if the text is something else."""
-        named = _PLACE.fullmatch(text)
+        """Read TOPIC:PARTITION:OFFSET, or TOPIC-PARTITION@OFFSET; return None if the text is something else."""
+        named = _PLACE.fullmatch(text) or _AS_KAFKA_PRINTS.fullmatch(text)
         if named is None or int(named[3]) > _INT64_MOST:
             return None
         return cls(named[1], int(named[2]), int(named[3]))

@@ -276,13 +276,13 @@ def _share_of_records(
     Around poison pills only other feeds tell it. Else two figures can, and the greater one does: how near the
     neighbours within a half hour are, and how many of all ``offsets`` from a partition's first to its last record are
     of the incident. Other feeds can tell how many of these offsets ``held`` records. If not, a topic that is written
-    in transactions has a marker behind each of them: where nearly all steps are equal, the offsets between hold no
-    records.
+    in transactions has a marker behind each of them: where nearly all steps are of two, the offsets between hold no
+    records. Steps of three are no sign: there may be a record between that went through.
     """
     if is_few(episode["source_record_count"], episode["record_count"]):
         return (placed / held, of) if held else (None, None)
     times = placed + (episode.get("repeat_count") or 0)
-    steps = max(episode[f"step_of_{step}_count"] or 0 for step in ("two", "three"))
+    steps = episode["step_of_two_count"] or 0
     if held is None and times >= FEW and steps >= 0.8 * times:
         return steps / times, NO_MARKERS
     of_partitions = sum(one["source_record_count"] for one in episode["partitions"] if one["source_record_count"] > 1)

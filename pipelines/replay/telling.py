@@ -97,7 +97,8 @@ def draft_as_json(draft: Draft, known: Before, *, kept: bool | None) -> str:
             "choice": draft.choice,
             "records": len(draft.entries),
             "eligible": len(plan.records),
-            "targets": {target.topic: target.topic_id for target in plan.targets},
+            "targets": {entry.topic: None for entry in draft.eligible}
+            | {target.topic: target.topic_id for target in plan.targets},
             "reasons": dict(draft.reasons),
             "order": draft.order,
             "payloads_from_original": sum(entry.payload_from == "original" for entry in draft.eligible),

@@ -520,7 +520,10 @@ def _commands(
             "since": row["first_at"].isoformat(timespec="seconds").replace("+00:00", "Z"),
         }
         values = " ".join(f"--param {quoted(f'{name}={value}')}" for name, value in names.items())
-        yield Command("its dead letters", f'afterlog sql "SELECT * FROM silver.dlq_records WHERE {wanted}" {values}')
+        yield Command(
+            "dead letters of its owner and topic since then",
+            f'afterlog sql "SELECT * FROM silver.dlq_records WHERE {wanted}" {values}',
+        )
     changed = [one for one in suspects if one["kind"] in ("topology", "writer_topology")]
     for suspect in changed[:MOST_DIFFS]:
         yield Command(f"what changed in {visible(suspect['name'])}", diff_of(suspect, revisions[suspect["name"]]))

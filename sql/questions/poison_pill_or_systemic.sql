@@ -1,7 +1,8 @@
 -- Purpose: is it one poison pill, or is everything failing? The verdict on each incident with dead letters in the last
 --   day, as `afterlog incident` tells it, with its severity, the reasons for both and the figures behind them, worst
---   first. A figure is null where nothing tells it. If is_as_known_now is true, dead letters came after :now, and the
---   row counts them: it is as known now.
+--   first. A figure is null where nothing tells it; key_count is an estimate unless
+--   is_key_count_exact. If is_as_known_now is true, dead letters came after :now, and the row counts them: it is as
+--   known now.
 -- Usage: afterlog ask poison_pill_or_systemic [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.
@@ -21,6 +22,7 @@ SELECT
   source_record_count,
   partition_count_hit,
   key_count,
+  is_key_count_exact,
   offset_share,
   offset_share_of,
   partition_share,

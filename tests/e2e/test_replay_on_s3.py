@@ -70,7 +70,7 @@ def test_a_run_that_is_killed_and_the_next_one_replay_each_once(lakehouse: Lakeh
     plan = json.loads(said)
     assert (code, plan["eligible"]) == (0, COUNT)
 
-    slow = lakehouse.start("replay", "run", plan["plan"], "--rate", "20", "--batch", "5")
+    slow = lakehouse.start("replay", "run", plan["plan"], "--rate", "4", "--batch", "5")
     until = time.monotonic() + 60
     while len(kafka.read(TARGET, committed=True)) < 10:
         assert slow.poll() is None

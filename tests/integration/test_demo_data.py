@@ -35,6 +35,8 @@ def test_the_week_of_the_demo_is_found_as_it_happened(spark: SparkSession, setti
     found = score(Warehouse(settings), week())
     assert (found.misses, found.shares) == ([], {"incidents": 1.0, "verdicts": 1.0, "suspects": 1.0})
     assert found.suspects.total() == 2
+    suspects = Warehouse(settings, spark).read("gold.incident_suspects").where("kind = 'deployment'").collect()
+    assert {row["name"] for row in suspects} == {"order-enrichment", "pricing"}
 
 
 @pytest.mark.thorough

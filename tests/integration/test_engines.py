@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BY_DUCKDB = [stage for stage in stages_of_type(Summarise) if suits_duckdb(stage.table)]
+SEEDS = 1 if THOROUGH else 4
 SEVERAL_GROUPS = "silver.dlq_hops"  # each of its input's rows is of two groups
 PARTED = [
     pytest.param(
@@ -346,7 +347,7 @@ def test_each_table_that_claims_duckdb_is_refreshed_by_it(stage: Summarise, sett
     Modules of derived tables take no drawn rows; `test_choice_of_engine.py` runs them.
     """
     made = 0
-    for seed in range(4):
+    for seed in range(SEEDS):
         warehouse = Warehouse(settings.model_copy(update={"warehouse": f"{settings.warehouse}-{seed}"}))
         chance = random.Random(f"{stage.table} {seed}")
         create(warehouse, contract_of(stage.table))
@@ -392,7 +393,7 @@ def agreed(tables: dict[str, arrow.Table]) -> dict[str, arrow.Table]:
 @pytest.mark.parametrize("stage", PARTED)
 def test_parts_of_the_groups_make_the_rows_of_all_groups(stage: Summarise, tmp_path: Path) -> None:
     made = 0
-    for seed in range(5):
+    for seed in range(SEEDS + 1):
         chance = random.Random(f"{stage.table} {seed}")
         files = kept(tmp_path, agreed(inputs(stage, chance, 200, seed / 20)))
         expected = None

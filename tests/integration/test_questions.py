@@ -374,8 +374,10 @@ def test_equal_names_of_two_clusters_are_told_apart(
     assert ask(landed, "second_hops") == []  # `payments` is a DLQ topic of the other cluster only
     errors = [(row["cluster"], row["record_count"], row["dlq_topics"]) for row in ask(landed, "errors_since_when")]
     assert errors == [("default", 1, ["payments"]), ("second", 1, ["dlq.payments"])]
-    reasons = [(row["cluster"], row["record_count"]) for row in ask(landed, "quarantine_reasons")]
-    assert reasons == [("default", 1), ("second", 1)]
+    store(landed.settings, "quarantine.changes", {"violations": ["changed_at.not_null"], "cluster": "second"})
+    reasons = [(row["cluster"], row["table"], row["record_count"]) for row in ask(landed, "quarantine_reasons")]
+    of_letters = [(cluster, "silver.dlq_records", 1) for cluster in ("default", "second")]
+    assert sorted(reasons) == sorted([*of_letters, ("second", "silver.changes", 1)])
 
 
 def test_applications_that_were_deleted_feed_none(empty_warehouse: Path, tmp_path: Path, ask: Ask) -> None:

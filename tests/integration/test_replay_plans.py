@@ -107,6 +107,10 @@ def test_a_dry_run_says_what_it_would_take_from_the_original_topic(warehouse: Ca
     assert "The cluster was not asked" in said
     assert "3 payloads to take from the original topic, if it still has them" in said
     assert "user headers of 8 records to take from the original topic, if it has them" in said
+    told = actions.plan(
+        warehouse(), Choice(where="original_topic = 'payments'"), Options(), form="json", dry_run=True
+    ).result
+    assert json.loads(told)["targets"] == {"payments": None}
     said = actions.plan(
         warehouse(), Choice(where="original_topic = 'payments'"), Options(), fetches=False, dry_run=True
     ).result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import re
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -187,6 +188,10 @@ def test_all_that_lands_is_as_old_as_the_week_says_and_the_same_each_time(settin
             begin, end = timedelta(1), timedelta(hours=12)
         assert {ENDS - begin <= at <= ENDS - end for at in times(name)} == {True}, name
     assert max(at for name in of_week for at in times(name)) > ENDS - timedelta(minutes=5)
+    deployed = [json.loads(line) for name in once if name.startswith("changes/") for line in once[name].splitlines()]
+    assert {one["application"] for one in deployed} == {"order-enrichment", "pricing"}
+    for one in deployed:
+        assert ENDS - timedelta(5) < datetime.fromisoformat(one["time"]) < ENDS
 
 
 def test_incidents_of_the_captures_are_resolved_and_those_of_the_week_are_not(settings: Settings) -> None:

@@ -115,6 +115,9 @@ def test_incidents_are_listed_most_urgent_first(filled: Settings) -> None:
     assert len(incidents.listed(Warehouse(filled), "json", topic="dlq.orders").result.splitlines()) == 3
     assert incidents.listed(Warehouse(filled), "json", since="2999-01-01T00:00:00Z").result == ""
     assert incidents.listed(Warehouse(filled), "json", at="2000-01-01T00:00:00Z").result == ""
+    for wrong, meant in ({"topic": "dlq.order"}, "dlq.orders"), ({"group": "fraud-worker"}, "fraud-workers"):
+        (said,) = incidents.listed(Warehouse(filled), **wrong).remarks
+        assert said == f"No incident matches; 3 incidents in all. Did you mean '{meant}'?"
 
 
 def test_an_incident_tells_its_place_samples_and_next_commands(filled: Settings) -> None:
@@ -131,6 +134,8 @@ def test_an_incident_tells_its_place_samples_and_next_commands(filled: Settings)
     told = json.loads(incidents.one(Warehouse(filled), pill["incident_id"], "json").result)
     assert (told["state"], len(told["samples"]), told["suspects"]) == ("ONGOING", 1, [])
     assert (told["page"], "Page  " in text) == (None, False)
+    with pytest.raises(UsageError, match="had not begun at 2000-01-01 00:00:00 UTC: its first record is of 20"):
+        incidents.one(Warehouse(filled), pill["incident_id"], at="2000-01-01T00:00:00Z")
     for wrong in ("ZZZZ-ZZZZ", "not an id", ""):
         with pytest.raises(UsageError):
             incidents.one(Warehouse(filled), wrong)
@@ -505,7 +510,8 @@ def test_what_goes_on_leads_and_what_was_not_read_on_is_a_finding(settings: Sett
     assert top[-1] == f"Next: afterlog incident {sites.incident_id(3)}"
     (finding,) = (line for line in top if "NOT_READ_ON" in line)
     assert finding.endswith(
-        "dlq.orders: nobody knows whether 1 quiet incident is over: nothing tells that dlq.orders was read on"
+        "dlq.orders: nobody knows whether 1 quiet incident is over: nothing tells that dlq.orders was read on "
+        "(of landed files only the last record is known)"
     )
 
 

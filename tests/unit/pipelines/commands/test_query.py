@@ -92,14 +92,18 @@ def test_a_parameter_that_cannot_be_used(given: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        pytest.param(["grup=a"], ":grup in it; it takes :group, :now. Did you mean 'group'?", id="near"),
-        pytest.param(["group=a", "topic=b"], "There is no parameter :topic in it; it takes :group, :now.", id="more"),
-        pytest.param(["nwo=2026-11-21"], "There is no parameter :nwo in it; it takes :group, :now.", id="now"),
+        pytest.param(["grup=a"], ":grup in it; it takes :group. Did you mean 'group'?", id="near"),
+        pytest.param(["group=a", "topic=b"], "There is no parameter :topic in it; it takes :group.", id="more"),
+        pytest.param(["nwo=2026-11-21"], "There is no parameter :nwo in it; it takes :group.", id="near to now"),
+        pytest.param(["group=a", "now=2h"], ":now in it; it takes :group. It tells what is known now.", id="now"),
     ],
 )
 def test_a_parameter_that_the_statement_does_not_take_is_refused(given: list[str], said: str) -> None:
     text = "SELECT ':no', 1 -- :none\nFROM t WHERE g = :group"
-    assert query.parameters_of(["group=a", "now=2026-11-21"], text)["group"] == "a"
+    assert query.parameters_of(["group=a"], text)["group"] == "a"
+    assert query.parameters_of(["now=2026-11-21"], "SELECT :now")["now"] == datetime(2026, 11, 21, tzinfo=UTC)
+    with pytest.raises(UsageError, match="it takes none"):
+        query.parameters_of(["now=2026-11-21"], "SELECT 1")
     with pytest.raises(UsageError, match=re.escape(said)):
         query.parameters_of(given, text)
     assert query.parameters_of(given, "what only Spark can parse (:group")

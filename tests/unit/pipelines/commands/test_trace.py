@@ -114,6 +114,11 @@ def whats(story: dict[str, Any]) -> list[str]:
     return [event["what"] for event in story["events"]]
 
 
+def test_a_place_can_be_written_as_kafka_prints_it() -> None:
+    assert trace.Place.of("orders-eu-0@52") == trace.Place.of("orders-eu:0:52") == ("orders-eu", 0, 52)
+    assert trace.Place.of("orders@52") is None
+
+
 def test_a_message_is_told_in_time_order(warehouse: Settings) -> None:
     producer = {"producer_id": 3, "producer_epoch": 0}
     store(warehouse, trace.LEDGER, message(outcome="DEAD_LETTERED", **producer))

@@ -130,7 +130,7 @@ def test_a_blocked_batch_stands_first_with_its_cause_and_where_it_is() -> None:
     held = Outcome("dlq_offset.at_least_0", 0, 100, 0.05, 10, True)
     said = text_of(page(table(runs=(run(status="broken"),), gate=(broken, held), freshness=fresh)))
     assert "silver.dlq_records is blocked since 2026-03-01 09:00:00 UTC, 6 hours ago The gate broke: do this." in said
-    assert "1 of 2 rules held" in said
+    assert "1 expectation of 2 failed" in said
     assert "disposition.not_null fails in 40 of 100 rows (40.0%, tolerated 5.0%) : It is mandatory." in said
     assert "offset=0 offset=1 offset=2 offset=3 offset=4 and others" in said
     assert said.index("is blocked since") < said.index("in quarantine")
