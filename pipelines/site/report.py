@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
@@ -30,16 +31,23 @@ from pipelines.warehouse import actions, progress
 from pipelines.warehouse.tables import Warehouse
 
 HEX_DIGITS = 12
+FRESH_SECONDS = 120  # a page that is older says so
 SHOWN, MADE, DOCUMENTED, CLUSTER = ".shown.json", ".made.json", ".documented.json", ".cluster.json"
 
 
 def current(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Feed] | None = None) -> Path | None:
-    """Return the front if the site shows the present state already; None if it must be built. This needs no session."""
+    """Return the front if the site shows the present state already; None if it must be built. This needs no session.
+
+    Numbers of the last hour or day change with time, so an old site must be built, too.
+    """
     page = warehouse.settings.reports() / addresses.FRONT
     if not warehouse.opens_tables or not page.exists():
         return None
     try:
-        shown = (warehouse.settings.reports() / SHOWN).read_text(encoding="utf-8")
+        noted = warehouse.settings.reports() / SHOWN
+        shown = noted.read_text(encoding="utf-8")
+        if time.time() - noted.stat().st_mtime > FRESH_SECONDS:
+            return None
     except FileNotFoundError:
         return None
     return page if shown == _state(warehouse, behind, feeds_of(warehouse) if feeds is None else feeds) else None

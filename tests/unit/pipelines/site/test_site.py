@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import shlex
 import shutil
@@ -619,6 +620,16 @@ def test_a_key_of_hashes_and_a_schema_file_change_what_is_current(
         assert key not in (settings.reports() / report.SHOWN).read_text()
     assert len(set(shown)) == 2
     schema.write_text('"string"')
+    assert report.current(warehouse, (), ()) is None
+
+
+def test_a_site_that_is_old_is_built_again_as_numbers_of_the_last_hour_change(settings: Settings) -> None:
+    sites.filled(settings)
+    warehouse = Warehouse(settings)
+    report.build(warehouse, (), (), told(settings))
+    assert report.current(warehouse, (), ()) is not None
+    noted = settings.reports() / report.SHOWN
+    os.utime(noted, (0, noted.stat().st_mtime - report.FRESH_SECONDS - 1))
     assert report.current(warehouse, (), ()) is None
 
 
