@@ -44,6 +44,7 @@ def test_an_address_that_is_not_encrypted_has_to_be_allowed(
 
     options: list[dict[str, Any]] = []
     monkeypatch.setattr("obstore.store.from_url", lambda root, client_options, **_: options.append(client_options))
+    monkeypatch.delenv(variable, raising=False)
     connection._opened.cache_clear()
     assert allows() is False
     monkeypatch.setenv(variable, "true")
