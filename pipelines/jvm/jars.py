@@ -1,6 +1,7 @@
 """conf/ivy.xml -> .jars/spark, .jars/broker: fetch the JVM jars once, so that a session start resolves nothing.
 
-Those for a warehouse on S3, .jars/s3, come only when somebody asks for them; from then on they are kept up to date.
+Those for a warehouse on an object store, such as .jars/s3, come only when somebody asks for them; from then on they are
+kept up to date.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ IVY_FILE = ROOT / "conf" / "ivy.xml"
 JARS = ROOT / ".jars"
 
 S3 = "s3"
+OF_STORES = {S3: "S3", "gs": "Google Cloud Storage", "abfs": "Azure"}
+"""Configurations of object stores, and the names of these for people."""
+_OF_SCHEMES = {"s3": S3, "s3a": S3, "gs": "gs", "abfs": "abfs", "abfss": "abfs"}
+_MEGABYTES = {"spark": 25, "broker": 45, S3: 13, "gs": 38, "abfs": 1}
 _ALWAYS = ("spark", "broker")
 _STAMP = "stamp.json"
 _CONNECT_MS, _READ_MS = 15_000, 60_000
@@ -38,14 +43,14 @@ _TRUST_STORE_PASSWORD = "changeit"  # Java's own default: the store holds public
 
 
 def class_path(conf: str, directory: Path = JARS) -> str:
-    """Return the class path of a configuration, ``spark``, ``broker`` or ``s3``.
+    """Return the class path of a configuration: ``spark``, ``broker``, or one of ``OF_STORES``.
 
     Raises EnvironmentLacking: jars are missing, damaged, or of another conf/ivy.xml.
     """
     if reason := fault(directory):
         raise EnvironmentLacking(f"{reason}; run `make setup`.")
-    if conf == S3 and (reason := fault_of_s3(directory)):
-        raise EnvironmentLacking(f"{reason}; run `make setup-s3`.")
+    if conf in OF_STORES and (reason := fault_of(conf, directory)):
+        raise EnvironmentLacking(f"{reason}; run `make setup-{conf}`.")
     return os.fspath(directory / conf / "*")
 
 
@@ -62,15 +67,23 @@ def fault(directory: Path = JARS, ivy_file: Path = IVY_FILE) -> str | None:
     return None
 
 
-def fault_of_s3(directory: Path = JARS) -> str | None:
-    """Say why a session cannot use S3, or None, if ``fault`` finds nothing: these jars come only when asked for."""
-    if _stamped(directory).get("log_store") == _digest(log_store.SOURCE):
+def of(warehouse: str) -> str | None:
+    """Return the configuration that a session needs for a warehouse; None if it needs no more jars."""
+    scheme, mark, _ = warehouse.partition("://")
+    return _OF_SCHEMES.get(scheme.lower()) if mark else None
+
+
+def fault_of(conf: str, directory: Path = JARS) -> str | None:
+    """Say why a session cannot use a store, or None, if ``fault`` finds nothing: its jars come only when asked for."""
+    stamp = _stamped(directory)
+    is_there = any(name.startswith(f"{conf}/") for name in stamp.get("files", ()))
+    if is_there and (conf != S3 or stamp.get("log_store") == _digest(log_store.SOURCE)):
         return None
-    return f"A warehouse on S3 needs jars that are not in {directory / S3}"
+    return f"A warehouse on {OF_STORES[conf]} needs jars that are not in {directory / conf}"
 
 
-def sizes(directory: Path = JARS, configurations: Sequence[str] = (*_ALWAYS, S3)) -> dict[str, int]:
-    """Return the size of each jar by its path, ``spark/...``, ``broker/...`` or ``s3/...``."""
+def sizes(directory: Path = JARS, configurations: Sequence[str] = (*_ALWAYS, *OF_STORES)) -> dict[str, int]:
+    """Return the size of each jar by its path, such as ``spark/...``."""
     return {
         f"{conf}/{entry.name}": entry.stat().st_size
         for conf in configurations
@@ -79,18 +92,18 @@ def sizes(directory: Path = JARS, configurations: Sequence[str] = (*_ALWAYS, S3)
     }
 
 
-def wanted(directory: Path = JARS, ivy_file: Path = IVY_FILE, with_s3: bool = False) -> tuple[str, ...]:
+def wanted(directory: Path = JARS, ivy_file: Path = IVY_FILE, stores: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the configurations whose jars have to be fetched: those that are missing, or all if there is a fault.
 
-    Those of S3 count if the caller wants them, or if they were fetched before.
+    Those of object stores count if the caller wants them, or if they were fetched before.
     """
-    with_s3 = with_s3 or (directory / S3).is_dir()
+    more = [conf for conf in OF_STORES if conf in stores or (directory / conf).is_dir()]
     if fault(directory, ivy_file):
-        return (*_ALWAYS, S3) if with_s3 else _ALWAYS
-    return (S3,) if with_s3 and fault_of_s3(directory) else ()
+        return (*_ALWAYS, *more)
+    return tuple(conf for conf in more if fault_of(conf, directory))
 
 
-def fetch(directory: Path = JARS, ivy_file: Path = IVY_FILE, with_s3: bool = False) -> bool:
+def fetch(directory: Path = JARS, ivy_file: Path = IVY_FILE, stores: Sequence[str] = ()) -> bool:
     """Fetch the jars of ``ivy_file`` that are ``wanted`` and return True, or return False if all of them exist already.
 
     The new jars replace the old ones only when all have arrived. AFTERLOG_CACHE moves the download cache,
@@ -98,19 +111,19 @@ def fetch(directory: Path = JARS, ivy_file: Path = IVY_FILE, with_s3: bool = Fal
 
     Raises EnvironmentLacking: no network, no such jar, no space.
     """
-    if not wanted(directory, ivy_file, with_s3):
+    if not wanted(directory, ivy_file, stores):
         return False
     cache = Path(os.environ.get("AFTERLOG_CACHE") or ROOT / ".cache").expanduser().absolute() / "ivy"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         cache.mkdir(parents=True, exist_ok=True)
         with _one_at_a_time(directory), tempfile.TemporaryDirectory(prefix=".arriving-", dir=directory) as arriving:
-            confs = wanted(directory, ivy_file, with_s3)
+            confs = wanted(directory, ivy_file, stores)
             if not confs:
                 return False
             new, stamped = Path(arriving), _stamped(directory)
             _retrieve(ivy_file, new, cache, confs)
-            stamp = {"ivy": _digest(ivy_file)}
+            stamp = {**stamped, "ivy": _digest(ivy_file)}
             if S3 in confs:
                 spark = new / "spark" if "spark" in confs else directory / "spark"
                 log_store.make(new / S3, sorted(spark.glob("delta-storage-*.jar")))
@@ -237,14 +250,18 @@ def _host(url: str) -> str:
     return re.sub(r"^\w+://(?:[^/@]*@)?([^/]*).*$", r"\1", url)
 
 
+def asked_for(arguments: Sequence[str]) -> list[str]:
+    """Return the object stores that arguments such as ``--s3`` name."""
+    return [conf for conf in OF_STORES if f"--{conf}" in arguments]
+
+
 def main(arguments: Sequence[str] = ()) -> int:
-    """Fetch the jars for ``make setup``, or with ``--s3`` for ``make setup-s3``; return the exit code."""
-    with_s3 = "--s3" in arguments
-    if confs := wanted(with_s3=with_s3):
-        size = "13 MB" if confs == (S3,) else "70 MB"
-        print(f"Fetching the JVM jars ({size}, once) ...", file=sys.stderr)
+    """Fetch the jars for ``make setup``, or with ``--s3`` and so on also those of a store; return the exit code."""
+    stores = asked_for(arguments)
+    if confs := wanted(stores=stores):
+        print(f"Fetching the JVM jars ({sum(map(_MEGABYTES.__getitem__, confs))} MB, once) ...", file=sys.stderr)
     try:
-        fetch(with_s3=with_s3)
+        fetch(stores=stores)
         java.ensure()
     except AfterlogError as error:
         print(error, file=sys.stderr)

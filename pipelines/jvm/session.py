@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines import scratch
 from pipelines.jvm import class_data_archive, jars, java, jvm_log, launch
-from pipelines.jvm.properties import defaults, for_s3
-from pipelines.settings import ROOT, Settings, s3
+from pipelines.jvm.properties import defaults, for_store
+from pipelines.settings import ROOT, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,9 +97,10 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
     os.environ["TZ"] = "UTC"
     time.tzset()
     class_path, for_executors = jars.class_path("spark"), [jars.class_path("spark")]
-    if is_on_s3 := s3.is_s3(settings.warehouse):
-        for_executors.append(jars.class_path(jars.S3))
-        _add_behind(jars.class_path(jars.S3))
+    store = jars.of(settings.warehouse)
+    if store == jars.S3 or (store and not jars.fault_of(store)):  # others can be those of the cluster, or of [spark]
+        for_executors.append(jars.class_path(store))
+        _add_behind(jars.class_path(store))
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
@@ -114,7 +115,7 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
         "spark.executorEnv.PYTHONPATH": os.fspath(ROOT),  # Python workers decode segments with this project's code
         "spark.sql.warehouse.dir": (own / "tables").as_uri(),
         "spark.driver.extraJavaOptions": _java_options(own, short_lived),
-        **(for_s3() if is_on_s3 else {}),
+        **for_store(settings.warehouse),
     }
     builder = SparkSession.builder
     for name, value in {**properties, **defaults(), **(SHORT_LIVED if short_lived else {}), **settings.spark}.items():

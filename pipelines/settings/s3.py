@@ -54,7 +54,7 @@ def connection() -> Connection:
     endpoint = _first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     if endpoint and "://" not in endpoint:
         raise UsageError("AWS_ENDPOINT_URL has to begin with https:// or http://.")
-    if endpoint and endpoint.lower().startswith("http://") and not _is_true("AWS_ALLOW_HTTP"):
+    if endpoint and endpoint.lower().startswith("http://") and not is_true("AWS_ALLOW_HTTP"):
         raise UsageError(
             "AWS_ENDPOINT_URL begins with http://, which is not encrypted: "
             "write https://, or set AWS_ALLOW_HTTP=true if that is what you want."
@@ -107,5 +107,6 @@ def _first(*variables: str) -> str | None:
     return next((value for variable in variables if (value := os.environ.get(variable))), None)
 
 
-def _is_true(variable: str) -> bool:
+def is_true(variable: str) -> bool:
+    """Tell whether a variable says yes, by the words that stores' clients know."""
     return os.environ.get(variable, "").lower() in ("1", "true", "on", "yes", "y", "t")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import timedelta
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 PATIENCE = timedelta(seconds=15)  # of a request with its repetitions
 _VERSION = ("e_tag", "version")
+_REFUSED = "the store refuses it: check the keys and their permissions to get, put, list and delete objects"
+_ABSENT = "there is no such bucket or container: create it, or name another warehouse"
+_REFUSED_LIST = re.compile(r"list request.*status code: (403|404)\b", re.DOTALL)
 Answer = TypeVar("Answer")
 silent: ContextVar[dict[str, str] | None] = ContextVar("silent", default=None)
 """What was said of stores that did not answer, by root: who only reads asks them once."""
@@ -51,12 +55,13 @@ def asked(root: str, ask: Callable[[], Answer]) -> Answer:
     try:
         return ask()
     except (PermissionDeniedError, UnauthenticatedError):
-        why = "the store refuses it: check the keys and their permissions to get, put, list and delete objects"
+        why = _REFUSED
     except FileNotFoundError:
-        why = "there is no such bucket: create it, or name another warehouse"
-    except BaseError:
-        why = f"{_name(root)} does not answer as it should: check the network, "
-        why += "AWS_ENDPOINT_URL, AWS_REGION and the keys" if s3.is_s3(root) else "the account and the keys"
+        why = _ABSENT
+    except BaseError as error:
+        why = f"{_name(root)} does not answer as it should: check the network, {_variables_of(root)}"
+        if refused := _REFUSED_LIST.search(str(error)):  # obstore has a type for refusals of objects only
+            why = _REFUSED if refused[1] == "403" else _ABSENT
     sentence = f"{root} cannot be read and written, as {why}."
     if known is not None:
         known[root] = sentence
@@ -82,6 +87,19 @@ def _name(root: str) -> str:
     return f"{name} at {urlsplit(endpoint).hostname}" if endpoint else name
 
 
+def _variables_of(root: str) -> str:
+    """Name what says where a store is and who asks it."""
+    if s3.is_s3(root):
+        return "AWS_ENDPOINT_URL, AWS_REGION and the keys"
+    if _is_google(root):
+        return "GOOGLE_APPLICATION_CREDENTIALS and the role of the machine"
+    return "the account's name, AZURE_STORAGE_ACCOUNT_KEY and the role of the machine"
+
+
+def _is_google(root: str) -> bool:
+    return root.lower().startswith("gs://")
+
+
 def _variables() -> frozenset[tuple[str, str]]:
     """Return the variables that say where stores are and who asks them; a process can change them."""
     return frozenset(pair for pair in os.environ.items() if pair[0].startswith(("AWS_", "GOOGLE_", "AZURE_")))
@@ -97,12 +115,13 @@ def _opened(root: str, found: s3.Connection | None, variables: frozenset[tuple[s
         "retry_config": {"max_retries": 3, "retry_timeout": PATIENCE},
     }
     if found is None:
+        waiting["client_options"]["allow_http"] = s3.is_true(f"{'GOOGLE' if _is_google(root) else 'AZURE'}_ALLOW_HTTP")
         try:
             return from_url(root, **waiting)
         except (BaseError, ValueError):
             raise UsageError(
                 f"{root} cannot be used as a place on an object store: it has to be like gs://bucket/path or "
-                "abfss://container@account.dfs.core.windows.net/path, with the account's keys in the environment."
+                f"abfss://container@account.dfs.core.windows.net/path; check {_variables_of(root)}, too."
             ) from None
     bucket, _, prefix = root.partition("://")[2].partition("/")
     config: dict[str, Any] = {"endpoint": found.endpoint, "region": found.region}

@@ -125,9 +125,9 @@ def test_the_jars_of_s3_are_fetched_when_they_are_asked_for(monkeypatch: pytest.
         lambda command, **_: started.append(command[1:]) or install.subprocess.CompletedProcess(command, 0),
     )
     monkeypatch.setattr(install, "DUE", install.ROOT / "due")
-    monkeypatch.setattr(jars, "wanted", lambda directory, ivy_file, with_s3: ("s3",) if with_s3 else ())
+    monkeypatch.setattr(jars, "wanted", lambda directory, ivy_file, stores: stores)
     install.install(project)
-    install.install(project, with_s3=True)
+    install.install(project, stores=["s3"])
     assert started == [["-m", "pipelines.jvm.jars", "--s3"]]
 
 

@@ -11,9 +11,9 @@ from pipelines.errors import EnvironmentLacking, readable
 @pytest.mark.parametrize(
     ("place", "lacks"),
     [
-        pytest.param("gs://bucket/w", "a file system for gs://", id="no class for the scheme"),
-        pytest.param("nope://bucket/w", "a file system for nope://", id="mistyped"),
-        pytest.param("s3a://bucket/w", "org.apache.hadoop.fs.s3a.S3AFileSystem", id="no jar"),
+        pytest.param("gs://b/w", "a file system for gs://: run `make setup-gs`, ", id="no class for the scheme"),
+        pytest.param("nope://bucket/w", "a file system for nope://: ", id="mistyped"),
+        pytest.param("s3a://bucket/w", "org.apache.hadoop.fs.s3a.S3AFileSystem: ", id="no jar"),
     ],
 )
 def test_a_scheme_that_spark_cannot_read_is_one_sentence(spark: SparkSession, place: str, lacks: str) -> None:
@@ -22,4 +22,4 @@ def test_a_scheme_that_spark_cannot_read_is_one_sentence(spark: SparkSession, pl
     assert isinstance(raised.value, Exception)
     known = readable(raised.value)
     assert isinstance(known, EnvironmentLacking)
-    assert str(known).startswith(f"Spark lacks {lacks}: name its jars in spark.jars")
+    assert str(known).startswith(f"Spark lacks {lacks}name its jars in spark.jars")

@@ -300,7 +300,7 @@ def test_log_store_of_an_object_store(
 ) -> None:
     memory = MemoryStore()
     monkeypatch.setattr(connection, "opened", lambda root: memory)
-    monkeypatch.setattr(jars, "fault_of_s3", lambda: None)
+    monkeypatch.setattr(jars, "fault_of", lambda conf: None if conf == jars.S3 else "no jars")
     checks = diagnose(load(warehouse=warehouse, spark=properties))
     assert [check.state for check in checks if check.name == "log store"] == states
     only_spark = warehouse.startswith(("hdfs", "swift"))
@@ -309,8 +309,8 @@ def test_log_store_of_an_object_store(
 
 def test_missing_jars_of_s3_name_their_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(connection, "opened", lambda root: MemoryStore())
-    fault = jars.fault_of_s3
-    monkeypatch.setattr(jars, "fault_of_s3", lambda: fault(tmp_path))
+    fault = jars.fault_of
+    monkeypatch.setattr(jars, "fault_of", lambda conf: fault(conf, tmp_path))
     checks = diagnose(load(warehouse="s3://b/w"))
     finding = f"A warehouse on S3 needs jars that are not in {tmp_path / 's3'}."
     assert Check("log store", "error", finding, "Run `make setup-s3`.", lacks=True) in checks
@@ -318,7 +318,7 @@ def test_missing_jars_of_s3_name_their_command(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_holder_of_a_lease_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "fault_of_s3", lambda: None)
+    monkeypatch.setattr(jars, "fault_of", lambda conf: None if conf == jars.S3 else "no jars")
     holder = {"pid": 7, "host": "here", "command": "afterlog run", "since": "2026-11-29T10:00:00+00:00"}
     monkeypatch.setattr(connection, "opened", lambda root: MemoryStore())
     seen = lease.Seen(lease.State(3, "token", 30.0, holder), "etag", 0.0)

@@ -13,6 +13,7 @@ from pipelines.jvm import jars
 
 DELTA = '<dependency org="org.example" name="delta" rev="1.0" conf="spark->default"/>'
 AWS = '<dependency org="org.example" name="aws" rev="3.0" conf="s3->default"/>'
+GOOGLE = '<dependency org="org.example" name="aws" rev="3.0" conf="gs->default"/>'
 KAFKA = '<dependency org="org.example" name="kafka" rev="2.0" conf="broker->default"/>'
 
 
@@ -20,7 +21,7 @@ def ivy_file(tmp_path: Path, *dependencies: str) -> Path:
     file = tmp_path / "ivy.xml"
     file.write_text(
         '<ivy-module version="2.0"><info organisation="afterlog" module="jars"/>'
-        '<configurations><conf name="spark"/><conf name="broker"/><conf name="s3"/></configurations>'
+        '<configurations><conf name="spark"/><conf name="broker"/><conf name="s3"/><conf name="gs"/></configurations>'
         f"<dependencies>{''.join(dependencies)}</dependencies></ivy-module>"
     )
     return file
@@ -110,7 +111,7 @@ def test_jars_of_s3_come_when_they_are_asked_for_and_are_kept_up_to_date(
 ) -> None:
     publish(tmp_path / "a repository", "delta-storage", "1.0", b"storage")
     storage = DELTA.replace('"delta"', '"delta-storage"')
-    ivy = ivy_file(tmp_path, DELTA, storage, KAFKA, AWS)
+    ivy = ivy_file(tmp_path, DELTA, storage, KAFKA, AWS, GOOGLE)
     monkeypatch.setattr(jars, "IVY_FILE", ivy)
     monkeypatch.setattr(jars.fault, "__defaults__", (directory, ivy))
     jars.fetch(directory, ivy)
@@ -119,21 +120,26 @@ def test_jars_of_s3_come_when_they_are_asked_for_and_are_kept_up_to_date(
         jars.class_path("s3", directory)
     spark = (directory / "spark" / "delta-1.0.jar").stat().st_mtime_ns
 
-    assert jars.fetch(directory, ivy, with_s3=True) is True
+    assert jars.fetch(directory, ivy, stores=["s3"]) is True
     assert jars.class_path("s3", directory) == os.fspath(directory / "s3" / "*")
     assert (directory / "s3" / "log-store.jar").read_text() == "class S3LogStore {}delta-storage-1.0.jar"
     assert jars.fetch(directory, ivy) is False
     assert (directory / "spark" / "delta-1.0.jar").stat().st_mtime_ns == spark
 
     compiled.write_text("class S3LogStore { }")
-    assert jars.fault_of_s3(directory)
+    assert jars.fault_of("s3", directory)
     assert jars.wanted(directory, ivy) == ("s3",)
     assert jars.fetch(directory, ivy) is True
     assert (directory / "s3" / "log-store.jar").read_text().startswith("class S3LogStore { }")
+    with pytest.raises(EnvironmentLacking, match=r"on Google Cloud Storage needs .*; run `make setup-gs`\.$"):
+        jars.class_path("gs", directory)
+    assert jars.wanted(directory, ivy, ["gs"]) == ("gs",)
+    assert jars.fetch(directory, ivy, ["gs"]) is True
+    assert [jars.fault_of(conf, directory) for conf in ("s3", "gs")] == [None, None]
     (directory / "stamp.json").unlink()
-    assert jars.wanted(directory, ivy) == ("spark", "broker", "s3")
+    assert jars.wanted(directory, ivy) == ("spark", "broker", "s3", "gs")
     assert jars.fetch(directory, ivy) is True
-    assert (jars.fault(directory, ivy), jars.fault_of_s3(directory)) == (None, None)
+    assert [jars.fault(directory, ivy), *(jars.fault_of(conf, directory) for conf in ("s3", "gs"))] == [None] * 3
 
 
 def test_a_log_store_that_does_not_compile_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
