@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -297,10 +297,10 @@ def refused() -> Iterator[dict[bool, int]]:
 @pytest.mark.parametrize("stage", BY_DUCKDB, ids=lambda stage: stage.table)
 @pytest.mark.parametrize(
     "seeds",
-    [pytest.param(range(1, 2), id="some"), pytest.param((0, *range(2, len(MOST))), id="more", marks=THOROUGH)],
+    [pytest.param(range(1), id="some"), pytest.param(range(1, len(MOST)), id="more", marks=THOROUGH)],
 )
 def test_both_engines_make_the_same_rows(
-    spark: SparkSession, stage: Summarise, seeds: Sequence[int], tmp_path: Path, refused: dict[bool, int]
+    spark: SparkSession, stage: Summarise, seeds: range, tmp_path: Path, refused: dict[bool, int]
 ) -> None:
     answered = 0
     for seed in seeds:
