@@ -44,7 +44,7 @@ COUNTED = {
 MOST_SUBJECTS = 3
 
 # Whose the findings are that name no topic: column and condition by kind and table.
-_NAMELESS = {
+NAMELESS = {
     "QUARANTINED": ("quarantine.dlq_records", "_source", "dlq_topic IS NULL"),
     "FAILED_DLQ_WRITES": ("silver.dlq_write_failures", "dlq_topic", "original_topic IS NULL"),
 }
@@ -160,9 +160,9 @@ def _subject(warehouse: Warehouse, one: Finding) -> str:
     names = [name for name in (one["topic"], one["name"]) if name]
     if one["kind"] == HELD:
         return str(one["topic"] or one["name"]).removeprefix(_OF_FILE)
-    if names or one["kind"] not in _NAMELESS:
+    if names or one["kind"] not in NAMELESS:
         return " ".join(names) or UNKNOWN
-    table, column, where = _NAMELESS[one["kind"]]
+    table, column, where = NAMELESS[one["kind"]]
     try:
         text = f'SELECT DISTINCT "{column}" AS name FROM rows WHERE {where}'
         rows = jvmless.query(warehouse, table, text, {"cluster": warehouse.cluster}) if warehouse.exists(table) else []

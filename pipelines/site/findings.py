@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from expectations.rules import counted
 from expectations.text import visible
-from pipelines.commands.findings import HELD, NOT_READ_ON, SILENT
+from pipelines.commands.findings import HELD, NAMELESS, NOT_READ_ON, SILENT, UNKNOWN
 from pipelines.site.content import Row
 
 # What is counted, and the sentence. ``{n}`` is the count with its noun, verbs agree with it.
 _COUNTED: Mapping[str, tuple[str, str]] = {
     "LOST_MESSAGES": ("message", "{n} of {topic} {was} acknowledged and {is} not in its log."),
     "ABSENT_MESSAGES": ("acknowledged message", "{n} of {topic} {is} not in its log, which may be compacted."),
-    "FAILED_DLQ_WRITES": ("write", "{n} of dead letters from {topic} failed, and the broker dropped their records."),
+    "FAILED_DLQ_WRITES": ("write", "{n} of dead letters {of} failed, and the broker dropped their records."),
     "MISSING_DLQ_OFFSETS": ("offset", "{n} of {topic} never landed, and nothing explains it."),
     "ABORTED_DLQ_WRITES": ("dead letter", "{n} from {topic} {is} of aborted transactions, yet readers saw them."),
     "MISSING_HEADERS": ("committed dead letter", "{n} from {topic} {lack} headers that KIP-1317 makes mandatory."),
@@ -51,9 +51,12 @@ def sentence(finding: Row) -> str:
         about = " ".join(visible(finding[name]) for name in ("topic", "name") if finding.get(name))
         what = f"{finding['kind'].replace('_', ' ').capitalize()}{f' of {about}' if about else ''}"
         return f"{what}: {visible(finding['evidence'])}."
+    subject = finding.get("subject") or UNKNOWN
+    is_told = finding["kind"] in NAMELESS and finding["topic"] is None and subject != UNKNOWN
     return text.format(
         n=counted(amount, noun),
-        topic=visible(finding["topic"] or "an unknown topic"),
+        topic=visible(finding["topic"] or (subject if is_told else "an unknown topic")),
+        of=visible(f"to {subject}" if is_told else f"from {finding['topic'] or 'an unknown topic'}"),
         name=visible(finding.get("name") or "an unknown one"),
         **{verb: one if amount == 1 else many for verb, (one, many) in _VERBS.items()},
     )

@@ -47,6 +47,10 @@ def test_the_kinds_are_those_of_the_table() -> None:
         (finding("LOST_MESSAGES", 1), "1 message of orders was acknowledged and is not in its log."),
         (finding("REFUSED_PUSHES"), "2 pushes of the topology of legacy-import were refused."),
         (
+            finding("FAILED_DLQ_WRITES", 3, topic=None, subject="dlq.a, dlq.b"),
+            "3 writes of dead letters to dlq.a, dlq.b failed, and the broker dropped their records.",
+        ),
+        (
             finding("FAILED_DLQ_WRITES", 3, topic=None),
             "3 writes of dead letters from an unknown topic failed, and the broker dropped their records.",
         ),
