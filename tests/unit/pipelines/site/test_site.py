@@ -409,7 +409,7 @@ def test_pages_of_groups_and_applications_show_the_topology(settings: Settings) 
             "3: 2 accepted, 1 refused ; the first 2026-11-20 06:30 UTC , the last 2026-11-21 08:30 UTC",
             "Refused with INVALID_REQUEST",
             "median 3.5 ms, 95 of 100 within 12 ms, at most 1,234 ms",
-            "3 times: a push followed 2 times, none 1 time , the median after 0.2 seconds",
+            "3 times: 2 answered by a push (0.2 seconds in the median), 1 not answered",
             "Revision 2 since 2026-11-21 08:30 UTC 1 node added, 1 edge added, 1 topic removed",
             "afterlog describe orders-workers --diff 1 2",
             "Revision 1 since 2026-11-20 06:30 UTC until 2026-11-21 08:30 UTC the first",
