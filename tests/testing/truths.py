@@ -270,7 +270,7 @@ class Truth:
         return (count, of) if count else (None, None)
 
     def _steps(self) -> tuple[Fraction | None, Fraction]:
-        """Return which share is 2 or 3 offsets behind another one, if nearly all are, and how near neighbours are."""
+        """Return which share is 2 offsets behind another one, if nearly all are, and how near neighbours are."""
         groups: dict[tuple[int, int, int], set[int]] = defaultdict(set)
         for one in self.letters:
             if one.place:
@@ -285,10 +285,9 @@ class Truth:
                 nine = [group[begin : begin + 9] for begin in (place, place - 8, place - 4) if begin >= 0]
                 span = min((of[-1] - of[0] for of in nine if len(of) == 9), default=81)
                 spans += [span] if span <= 80 else []
-        most = max(steps[2], steps[3])
-        is_regular = number >= 5 and 5 * most >= 4 * number
+        is_regular = number >= 5 and 5 * steps[2] >= 4 * number
         scattered = Fraction(8 * len(spans), sum(spans)) if spans and 2 * len(spans) >= number else Fraction(0)
-        return (Fraction(most, number) if is_regular else None), scattered
+        return (Fraction(steps[2], number) if is_regular else None), scattered
 
     # --- attributes
 
