@@ -223,19 +223,18 @@ def parameters_of(given: Sequence[str], text: str | None = None) -> dict[str, Pa
     Raises UsageError: an argument is not ``name=value``, the text does not take it, or ``now`` is no time.
     """
     present = datetime.now(UTC)
-    values: dict[str, Parameter] = {"now": present}
+    values: dict[str, Parameter] = {}
     for argument in given:
         name, equals, value = argument.partition("=")
         if not equals or not name.isidentifier():
             raise UsageError(f"--param {argument!r} cannot be used: write --param NAME=VALUE.")
         values[name] = moment_of(value, "--param now", present) if name == "now" else _typed(value)
     taken = _taken(text) if text is not None and given else None
-    named = [argument.partition("=")[0] for argument in given]
-    if taken is not None and (unknown := next((name for name in named if name not in taken), None)):
+    if taken is not None and (unknown := next((name for name in values if name not in taken), None)):
         names = ", ".join(f":{name}" for name in sorted(taken)) or "none"
         known = " It tells what is known now." if unknown == "now" else hint(unknown, taken)
         raise UsageError(f"There is no parameter :{visible(unknown)} in it; it takes {names}.{known}")
-    return values
+    return {"now": present} | values
 
 
 def _taken(text: str) -> set[str] | None:

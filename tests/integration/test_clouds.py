@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from deltalake import DeltaTable, write_deltalake
 from pipelines.commands import incidents, show, trace
 from pipelines.errors import EnvironmentLacking, WriterBusy
 from pipelines.jvm import jars
-from pipelines.replay.journal import Journal
 from pipelines.settings import Lock as LockSettings
 from pipelines.settings import Settings
 from pipelines.stores import connection, lease, lock, places
@@ -27,7 +25,7 @@ from tests.integration.test_s3 import DRIVER, SECONDS, numbers, patient, started
 from tests.integration.test_uri_warehouses import fill
 from tests.testing import clouds
 from tests.testing.deliveries import store as stored
-from tests.testing.replays import numbered
+from tests.testing.replays import claimed_at_once, numbered
 from tests.testing.sites import incident
 
 BUCKET = "lakehouse"
@@ -145,19 +143,8 @@ def test_of_two_commits_over_one_version_one_fails(place: str) -> None:
 
 def test_a_journal_is_changed_by_one_writer_at_a_time(place: str) -> None:
     records = numbered(40, "orders")
-    claimed: list[str] = []
-
-    def claim(plan_id: str) -> None:
-        with Journal(objects(f"{place}/_replay"), "default") as journal:
-            for first in range(0, len(records), 10):
-                claimed.extend(one.letter.place for one in journal.claim(plan_id, records[first : first + 10], False))
-
-    claimants = [threading.Thread(target=claim, args=(plan_id,)) for plan_id in ("a", "b", "c")]
-    for claimant in claimants:
-        claimant.start()
-    for claimant in claimants:
-        claimant.join()
-    assert sorted(claimed) == sorted(record.letter.place for record in records)
+    kept = objects(f"{place}/_replay")
+    assert claimed_at_once(kept, records) == sorted(record.letter.place for record in records)
 
 
 def test_answers_are_those_of_a_directory(place: str, settings: Settings) -> None:

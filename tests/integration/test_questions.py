@@ -274,6 +274,13 @@ def test_what_is_in_quarantine(generated: Landed, ask: Ask) -> None:
     assert found == generated.truth["violations"]
 
 
+def test_the_question_about_quarantine_reads_every_table_of_rejected_rows() -> None:
+    text = (ROOT / "sql" / "questions" / "quarantine_reasons.sql").read_text(encoding="utf-8")
+    assert query.statement_tables(text) == {
+        contract.table for contract in runner.contracts() if contract.table.startswith(("quarantine.", "held."))
+    }
+
+
 def test_payloads_that_were_not_copied(generated: Landed, ask: Ask) -> None:
     rows = {row["consumer_group"]: row for row in ask(generated, "payload_not_copied")}
 

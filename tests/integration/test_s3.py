@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,14 +17,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.errors import EnvironmentLacking, UsageError
-from pipelines.replay.journal import Journal
 from pipelines.settings import ROOT, Settings, load
 from pipelines.settings import Lock as LockSettings
 from pipelines.stores import connection, lease, lock, places
 from pipelines.stores.objects import Objects
 from pipelines.warehouse import few_rows
 from tests.testing import s3
-from tests.testing.replays import numbered
+from tests.testing.replays import claimed_at_once, numbered
 
 BUCKET = "lakehouse"
 SECONDS = 3  # a lease's life
@@ -230,20 +228,11 @@ def test_a_journal_on_s3_is_changed_by_one_process_at_a_time(place: str) -> None
     records = numbered(40, "orders")
     kept = places.of(f"{place}/_replay")
     assert isinstance(kept, Objects)
-    claimed: list[str] = []
 
-    def claim(plan_id: str) -> None:
-        with Journal(kept, "default") as journal:
-            for first in range(0, len(records), 10):
-                s3.lose_an_answer(os.environ["AWS_ENDPOINT_URL"], "journal.db")
-                claimed.extend(one.letter.place for one in journal.claim(plan_id, records[first : first + 10], False))
+    def lose_an_answer() -> None:
+        s3.lose_an_answer(os.environ["AWS_ENDPOINT_URL"], "journal.db")
 
-    claimants = [threading.Thread(target=claim, args=(plan_id,)) for plan_id in ("a", "b", "c")]
-    for claimant in claimants:
-        claimant.start()
-    for claimant in claimants:
-        claimant.join()
-    assert sorted(claimed) == sorted(record.letter.place for record in records)
+    assert claimed_at_once(kept, records, lose_an_answer) == sorted(record.letter.place for record in records)
 
 
 def test_two_drivers_that_append_to_a_table_lose_nothing(place: str, by_profile: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -91,6 +92,26 @@ def numbered(count: int, topic: str, *, keys: int = 5, letters: str = "", size: 
         record(at, topic, key=f"key {at % keys}".encode(), value=f"{at:06}".encode().ljust(size, b"."), letters=letters)
         for at in range(count)
     ]
+
+
+def claimed_at_once(
+    kept: Store, records: Sequence[PlannedRecord], before_each: Callable[[], None] = lambda: None
+) -> list[str]:
+    """Let three plans claim the same records in a journal at once; return the letters that they got, in order."""
+    claimed: list[str] = []
+
+    def claim(plan_id: str) -> None:
+        with Journal(kept, "default") as opened:
+            for first in range(0, len(records), 10):
+                before_each()
+                claimed.extend(one.letter.place for one in opened.claim(plan_id, records[first : first + 10], False))
+
+    claimants = [threading.Thread(target=claim, args=(plan_id,)) for plan_id in ("a", "b", "c")]
+    for claimant in claimants:
+        claimant.start()
+    for claimant in claimants:
+        claimant.join()
+    return sorted(claimed)
 
 
 def letters_in(settings: Settings, count: int, **more: Callable[[int], Any]) -> Warehouse:
