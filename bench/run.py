@@ -192,7 +192,7 @@ def split(bench: Bench) -> None:
     ours, theirs, gates = [], [], []
     for attempt in range(3):
         began = time.perf_counter()
-        with SplitBatch.between(Warehouse(settings, bench.spark), contract, candidates, lambda rows: rows) as batch:
+        with SplitBatch.between(Warehouse(settings, bench.spark), contract, candidates, candidates) as batch:
             gate_began = time.perf_counter()
             batch.gate("bench")
             gates.append(time.perf_counter() - gate_began)

@@ -11,6 +11,7 @@ from pipelines.errors import UsageError
 from pipelines.run.runner import contracts, new_run_id
 from pipelines.stage import Split
 from pipelines.steps.few_split import split_of
+from pipelines.steps.modules import split_module
 from pipelines.steps.split import SplitBatch, wanted
 from pipelines.text import hint
 from pipelines.warehouse import change_feed, quality
@@ -96,5 +97,6 @@ def _refresh(warehouse: Warehouse, stage: Split, split: SplitBatch, conflicts: D
         .where(split.contract.refused(F.col("_broken_rules")) | in_conflict)
         .select(*row, split.why(in_conflict).alias("violations"))
     )
-    names = [*row, "violations"] if split.looks_at_others else [column.name for column in split.contract.quarantine]
+    columns = [column.name for column in split.contract.quarantine]
+    names = [*row, "violations"] if split_module(stage).LOOKS_AT_OTHERS else columns
     warehouse.replace_matching(stage.quarantine, split.among(why).select(names), row)

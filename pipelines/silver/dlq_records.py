@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -54,22 +54,20 @@ UTF8_RULES = frozenset(rule.code for rule in CONTRACT.rules if rule.name == "utf
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each bronze row, in the contract's columns; values that cannot be typed are null."""
-    return _transform_of(bronze, settings, None)(bronze)
+    return _transform(bronze, settings, None)
 
 
-def transform_of(bronze: DataFrame, warehouse: Warehouse) -> Callable[[DataFrame], DataFrame]:
-    """Return the function that makes candidates of some of these rows; it runs one query on all of them."""
-    return _transform_of(bronze, warehouse.settings, warehouse)
+def transform_in(bronze: DataFrame, warehouse: Warehouse) -> DataFrame:
+    """Return the same, where the warehouse can tell who writes to a DLQ topic."""
+    return _transform(bronze, warehouse.settings, warehouse)
 
 
-def _transform_of(
-    bronze: DataFrame, settings: Settings, warehouse: Warehouse | None
-) -> Callable[[DataFrame], DataFrame]:
+def _transform(bronze: DataFrame, settings: Settings, warehouse: Warehouse | None) -> DataFrame:
     plans = headers.shapes_of(bronze, profiles_of(settings.dlq))
     known = _with_known_writers(plans, warehouse)
     for topic in sorted(_nameless(plans) - known) if warehouse else ():
         _tell_once(topic)
-    return partial(_candidates, plans=plans, dlq=settings.dlq, known=known)
+    return _candidates(bronze, plans, settings.dlq, known)
 
 
 @cache

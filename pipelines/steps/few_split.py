@@ -19,8 +19,7 @@ from pipelines.stage import Split
 from pipelines.steps.collapse import CONFLICT, SKIPPED, census, decided
 from pipelines.steps.modules import split_module
 from pipelines.steps.queried import ArrowRows, SparkRows, without_zones
-from pipelines.steps.scopes import APPLYING
-from pipelines.steps.split import SplitBatch, contract_under, judgement_by, names_of
+from pipelines.steps.split import MARKS, SplitBatch, contract_under, examined, marks_by, names_of
 from pipelines.warehouse import few_rows
 from pipelines.warehouse.change_feed import NamedFiles
 from pipelines.warehouse.data_files import DataFiles
@@ -60,12 +59,12 @@ def split_of(
 
     contract = contract_under(warehouse.settings, stage)
     module = split_module(stage)
-    make = module.transform_of(rows, warehouse) if module.transform_of else None
 
-    def transform(rows: DataFrame) -> DataFrame:
-        made = make(rows) if make else module.transform(rows, warehouse.settings)
-        candidates = made.withColumns({"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)})
-        return candidates if among is None else candidates.join(among, [*contract.row], how="left_semi")
+    transform_in = module.transform_in
+    made = transform_in(rows, warehouse) if transform_in else module.transform(rows, warehouse.settings)
+    candidates = made.withColumns({"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)})
+    if among is not None:
+        candidates = candidates.join(among, [*contract.row], how="left_semi")
 
     with contextlib.ExitStack() as stack:
         split: SplitBatch | None = None
@@ -75,14 +74,14 @@ def split_of(
                 with sessions.refusals():
                     connection = stack.enter_context(sessions.session(warehouse.root))
                     if sum(sessions.unpacked(connection, one) for one in files or ()) <= MOST_UNPACKED:
-                        split = FewSplit.collected(warehouse, contract, rows, transform(rows), connection, home)
+                        split = FewSplit.collected(warehouse, contract, rows, candidates, connection, home)
             except LeftToSpark as left:
                 chosen = choose.left_to_spark(stage.table, left)
             else:
                 chosen = chosen if split is not None else Choice(choose.SPARK, choose.MANY)
         if split is None:
-            split = stack.enter_context(SplitBatch.between(warehouse, contract, rows, transform, home))
-        yield replace(split, explain=module.explain, looks_at_others=module.LOOKS_AT_OTHERS, engine=chosen)
+            split = stack.enter_context(SplitBatch.between(warehouse, contract, rows, candidates, home))
+        yield replace(split, explain=module.explain, engine=chosen)
 
 
 @dataclass(frozen=True)
@@ -121,26 +120,26 @@ class FewSplit(SplitBatch):
         """Return the batch; None if its candidates are too large."""
         import pyarrow as arrow
 
-        judgement = judgement_by(contract, SKIPPED in candidates.columns, home)
+        marks = marks_by(contract, SKIPPED in candidates.columns, home)
         names = [name for name in candidates.columns if name != SKIPPED]
-        read = candidates.select(*names, *judgement.values())
+        read = candidates.select(*names, *marks.values(), *examined(contract))
         table = few_rows.collected(read, MOST_OF_CANDIDATES)
         if table is None:
             return None
-        narrow = [*names_of(contract, candidates), SKIPPED, SCOPE, APPLYING, "_broken_rules"]
+        narrow = [*names_of(contract, candidates), *MARKS]
         known = table.select(narrow).append_column(AT, arrow.array(range(table.num_rows), arrow.int64()))
         connection.register(JUDGED, without_zones(known))
-        judged = ArrowRows(table.select([*narrow, *judgement.keys() - {*narrow}]), warehouse.spark, connection, JUDGED)
+        judged_columns = table.select([*narrow, *(rule.code for rule in contract.rules)])
+        judged = ArrowRows(judged_columns, warehouse.spark, connection, JUDGED)
         return cls(
             warehouse,
             contract,
             rows,
-            lambda rows: rows,
-            read,
             judged,
             census(judged, contract),
             home=home,
-            table=table.select([*names, SKIPPED]),
+            read=read,
+            table=table.select([*names, SKIPPED, SCOPE]),
             connection=connection,
         )
 
@@ -148,13 +147,9 @@ class FewSplit(SplitBatch):
     def _in_spark(self) -> DataFrame:
         return self.warehouse.spark.createDataFrame(self.table)
 
-    def made(self, rows: DataFrame) -> DataFrame:
-        """Return all candidates."""
+    def made(self) -> DataFrame:
+        """Return all candidates, with payloads and scopes."""
         return self._in_spark
-
-    def among(self, chosen: DataFrame) -> DataFrame:
-        """Return the candidates that ``chosen`` names, with its columns."""
-        return self._in_spark.join(chosen, [*self.contract.row])
 
     def _flowing(self) -> Table:
         """Return the places of the judged rows that belong to the table and are not held."""

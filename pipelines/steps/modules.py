@@ -100,8 +100,8 @@ class SplitModule(Protocol):
         ...
 
     @property
-    def transform_of(self) -> Callable[[DataFrame, Warehouse], Callable[[DataFrame], DataFrame]] | None:
-        """Return the ``transform`` of some rows of a batch, given all of them. Default: rows need no others."""
+    def transform_in(self) -> Callable[[DataFrame, Warehouse], DataFrame] | None:
+        """Return a ``transform`` that also asks the warehouse. Default: none."""
         ...
 
     def explain(self, judged: DataFrame, bronze: DataFrame, verdict: Verdict, settings: Settings) -> Verdict:
@@ -169,7 +169,7 @@ def listing(stage: Land, directory: Path) -> dict[str, LandedFile]:
 
 def split_module(stage: Split) -> SplitModule:
     """Return the module of a ``Split`` table."""
-    defaults = {"explain": unexplained, "LOOKS_AT_OTHERS": False, "transform_of": None}
+    defaults = {"explain": unexplained, "LOOKS_AT_OTHERS": False, "transform_in": None}
     return cast(SplitModule, _module(stage.table, defaults))
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from expectations.contract import ORIGIN, Contract, contract_of
+from expectations.contract import Contract, contract_of
 from expectations.verdict import SCOPE, Verdict
 from pipelines.columns.cached import cached
 from pipelines.columns.once import computed_once
@@ -22,11 +22,13 @@ from pipelines.steps.modules import unexplained
 from pipelines.steps.queried import ArrowRows, SparkRows
 from pipelines.steps.scopes import APPLYING, Counted, History, count, scope_of
 from pipelines.steps.unreadable import Unreadable
+from pipelines.warehouse.staging import staged
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+MARKS = (SKIPPED, SCOPE, APPLYING, "_broken_rules")
 LEAVES = "leaves_quarantine"
 MANY_ROWS = 200_000  # whose judgement and reading fill Java's heap
 MOST_BROADCAST = 5_000_000  # rows of a batch: at most half as many hashes repeat, and so many fit into Java's heap
@@ -48,69 +50,61 @@ class Counts:
 class SplitBatch:
     """A batch of candidates for a table and its quarantine, without those of the ``held`` scopes.
 
-    ``transform`` makes candidates from ``rows``. ``judged`` has one row per candidate, without payloads: the columns
-    that name it, its grain and scope, bitmasks of the rules that it breaks and of the rules that apply to it, and the
-    values that rules examine. It is computed once, by ``read``; later passes over the candidates evaluate no rule.
-    ``explain`` adds to a broken gate's verdict what else the judged and the input rows tell. ``home`` is the cluster
-    whose scopes do not name it. ``looks_at_others`` tells that ``transform`` needs all rows to make some candidates.
+    The candidates were made from the input ``rows`` and judged once; ``made`` returns them. ``judged`` has one row per
+    candidate, without payloads: the columns that name it, its grain and scope, bitmasks of the rules that it breaks and
+    of the rules that apply to it, and the values that rules examine. ``explain`` adds to a broken gate's verdict what
+    else the judged and the input rows tell. ``home`` is the cluster whose scopes do not name it. ``read`` tells how far
+    a change feed was read, if it does.
     """
 
     warehouse: Warehouse
     contract: Contract
     rows: DataFrame
-    transform: Callable[[DataFrame], DataFrame]
-    read: DataFrame
     judged: SparkRows | ArrowRows
     census: Census
     held: frozenset[str] = frozenset()
     explain: Callable[[DataFrame, DataFrame, Verdict, Settings], Verdict] = unexplained
     home: str | None = None
-    looks_at_others: bool = False
     engine: Choice | None = None
+    staged: DataFrame | None = None
+    read: DataFrame | None = None
 
     @classmethod
     @contextmanager
     def between(
-        cls,
-        warehouse: Warehouse,
-        contract: Contract,
-        rows: DataFrame,
-        transform: Callable[[DataFrame], DataFrame],
-        home: str | None = None,
+        cls, warehouse: Warehouse, contract: Contract, rows: DataFrame, candidates: DataFrame, home: str | None = None
     ) -> Iterator[SplitBatch]:
-        """Yield a batch of rows from which ``transform`` makes candidates; unpersist its cache when the block ends.
+        """Yield a batch of rows from which ``candidates`` are made; they are staged until the block ends.
 
         After a batch of many rows Java gives the memory back.
         """
-        with cached(judged_by(contract, transform(rows), home)) as kept:
-            judged = SparkRows(kept)
+        names = [name for name in candidates.columns if name != SKIPPED]
+        marks = marks_by(contract, SKIPPED in candidates.columns, home)
+        with staged(warehouse, contract.table, candidates.select(*names, *marks.values())) as made:
+            judged = SparkRows(made.select(*names_of(contract, candidates), *MARKS, *examined(contract)))
             counted = census(judged, contract)
-            yield SplitBatch(warehouse, contract, rows, transform, kept, judged, counted, home=home)
+            yield SplitBatch(warehouse, contract, rows, judged, counted, home=home, staged=made)
         if counted.rows + counted.skipped >= MANY_ROWS:
             session.give_back(warehouse.spark)
 
+    def made(self) -> DataFrame:
+        """Return all candidates, with payloads, scopes and marks."""
+        assert self.staged is not None
+        return self.staged
+
     @property
     def candidates(self) -> DataFrame:
-        """The candidates that are not held, with payloads; each use computes them again."""
+        """The candidates that belong to the table and are not held, with payloads."""
+        return self._not_held(wanted(self.made()))
+
+    def _not_held(self, rows: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
 
-        candidates = self.made(self.rows)
-        if SKIPPED in candidates.columns:
-            candidates = candidates.where(~F.col(SKIPPED)).drop(SKIPPED)
-        if self.held:
-            candidates = candidates.where(~scope_of(self.contract, self.home).isin(sorted(self.held)))
-        return candidates
-
-    def made(self, rows: DataFrame) -> DataFrame:
-        """Return at least the candidates of some of the batch's rows."""
-        return self.transform(rows)
+        return rows.where(~F.col(SCOPE).isin(sorted(self.held))) if self.held else rows
 
     def flowing(self) -> SparkRows:
         """Return the judged rows that belong to the table and are not held."""
-        from pyspark.sql import functions as F
-
-        rows = wanted(self.judged.frame)
-        return SparkRows(rows.where(~F.col(SCOPE).isin(sorted(self.held))) if self.held else rows)
+        return SparkRows(self._not_held(wanted(self.judged.frame)))
 
     def withheld(self) -> DataFrame:
         """Return the judged rows that are held."""
@@ -208,11 +202,9 @@ class SplitBatch:
         return self.warehouse.insert(new, self.contract, self.census.ranges or None)
 
     def among(self, chosen: DataFrame) -> DataFrame:
-        """Return the candidates that ``chosen`` names, with its columns; transform no other rows if it can."""
-        rows = self.rows
-        if not self.looks_at_others:
-            rows = rows.join(chosen.select(*ORIGIN).distinct(), [*ORIGIN], how="left_semi")
-        return self.made(rows).join(chosen, [*self.contract.row])
+        """Return the candidates that ``chosen`` names, with its columns."""
+        made = self.made().drop(*({*chosen.columns} - {*self.contract.row}))
+        return made.join(chosen, [*self.contract.row])
 
     def why(self, conflict: Column) -> Column:
         """Return the violations of a candidate that enters or stays in quarantine, as array<string>."""
@@ -251,26 +243,31 @@ def _tally(decisions: SparkRows | ArrowRows) -> dict[str, int]:
 
 def judged_by(contract: Contract, candidates: DataFrame, home: str | None = None) -> DataFrame:
     """Return the judged row of each candidate; ``SplitBatch`` says which columns it has."""
-    judgement = judgement_by(contract, SKIPPED in candidates.columns, home)
-    return candidates.select(*names_of(contract, candidates), *judgement.values())
+    marks = marks_by(contract, SKIPPED in candidates.columns, home)
+    return candidates.select(*names_of(contract, candidates), *marks.values(), *examined(contract))
 
 
 @lru_cache(maxsize=64)
-def judgement_by(contract: Contract, has_skipped: bool, home: str | None) -> Mapping[str, Column]:
-    """Return the columns, by name, that judge a candidate; ``SplitBatch`` says which they are.
+def marks_by(contract: Contract, has_skipped: bool, home: str | None) -> Mapping[str, Column]:
+    """Return, by name, whether a candidate is skipped, its scope, and the bitmasks of rules: those of ``MARKS``.
 
     They are kept, because building them takes hundreds of JVM calls.
     """
     from pyspark.sql import functions as F
 
-    columns = {
-        SKIPPED: F.col(SKIPPED) if has_skipped else F.lit(False),
-        SCOPE: computed_once(scope_of(contract, home)),
-        APPLYING: computed_once(contract.applying_rules()),
-        "_broken_rules": computed_once(contract.broken_rules()),
-        **{rule.code: rule.examined() for rule in contract.rules},
-    }
-    return {name: column.alias(name) for name, column in columns.items()}
+    columns = (
+        F.col(SKIPPED) if has_skipped else F.lit(False),
+        computed_once(scope_of(contract, home)),
+        computed_once(contract.applying_rules()),
+        computed_once(contract.broken_rules()),
+    )
+    return {name: column.alias(name) for name, column in zip(MARKS, columns, strict=True)}
+
+
+@lru_cache(maxsize=64)
+def examined(contract: Contract) -> Sequence[Column]:
+    """Return the values that the rules of a contract examine, each under its rule's code."""
+    return [rule.examined().alias(rule.code) for rule in contract.rules]
 
 
 def names_of(contract: Contract, candidates: DataFrame) -> list[str]:

@@ -139,8 +139,8 @@ class Warehouse:
         return True
 
     def ensure_all(self, contracts: Iterable[Contract]) -> None:
-        """Create the missing tables in parallel, because creating a table is mostly waiting."""
-        with ThreadPoolExecutor(CREATED_AT_ONCE) as pool:
+        """Create the missing tables in parallel, because asking for a table and creating it is mostly waiting."""
+        with ThreadPoolExecutor(OPENED_AT_ONCE if self.store.is_shared else CREATED_AT_ONCE) as pool:
             for _ in pool.map(self.ensure, contracts):
                 pass
 

@@ -20,7 +20,7 @@ PROTOCOLS: dict[type[Stage], Any] = {Land: LandModule, Split: SplitModule, Ask: 
 OF_FUNCTIONS = {  # properties in the protocol
     "parse_records": ["records", "settings"],
     "read_files": ["spark", "files", "damaged", "settings"],
-    "transform_of": ["rows", "warehouse"],
+    "transform_in": ["bronze", "warehouse"],
 }
 
 
