@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -54,10 +55,12 @@ far that does, where a table says more of it than the column's type."""
 def digest() -> str:
     """Return a hash of what the equality of engines depends on: SQL, engines and the versions of packages."""
     paths = [path for place in DECIDES for path in (ROOT / place, *sorted((ROOT / place).rglob("*")))]
-    files = [path for path in paths if path.suffix in (".sql", ".py")]
     found = hashlib.sha256()
-    for file in [*files, ROOT / "uv.lock"]:
+    for file in [path for path in paths if path.suffix in (".sql", ".py")]:
         found.update(file.relative_to(ROOT).as_posix().encode() + b"\0" + file.read_bytes())
+    locked = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+    versions = sorted(f"{package['name']} {package['version']}" for package in locked if package["name"] != "afterlog")
+    found.update("\0".join(versions).encode())
     return found.hexdigest()
 
 
