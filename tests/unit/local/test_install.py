@@ -104,7 +104,7 @@ def test_the_archive_of_classes_is_left_to_the_demo_and_made_by_the_next_setup_i
     monkeypatch.setattr(
         install.subprocess,
         "run",
-        lambda command, **_: started.append(command[-1]) or install.subprocess.CompletedProcess(command, 0),
+        lambda command, **_: started.append(command[2]) or install.subprocess.CompletedProcess(command, 0),
     )
     monkeypatch.setattr(jars, "wanted", lambda *_: ("spark", "broker"))
     install.install(project, for_demo=True)
@@ -125,10 +125,10 @@ def test_the_jars_of_s3_are_fetched_when_they_are_asked_for(monkeypatch: pytest.
         lambda command, **_: started.append(command[1:]) or install.subprocess.CompletedProcess(command, 0),
     )
     monkeypatch.setattr(install, "DUE", install.ROOT / "due")
-    monkeypatch.setattr(jars, "wanted", lambda directory, ivy_file, stores: stores)
+    monkeypatch.setattr(jars, "wanted", lambda directory, ivy_file, asked: asked[2:])
     install.install(project)
     install.install(project, stores=["s3"])
-    assert started == [["-m", "pipelines.jvm.jars", "--s3"]]
+    assert started == [["-m", "pipelines.jvm.jars", "spark", "broker", "s3"]]
 
 
 @pytest.mark.parametrize("change", ["pyproject.toml", "uv.lock", "python", "moved"])
