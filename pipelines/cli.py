@@ -112,9 +112,7 @@ def afterlog(
 
 @app.command()
 def init(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where to write it.", show_default="here")
-    ] = Path(),
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write it.", show_default="here")] = Path(),
 ) -> None:
     """Write afterlog.toml, the settings with comments, unless it is there."""
     from pipelines.commands.init import init as write
