@@ -70,6 +70,8 @@ def test_the_documents_show_commands() -> None:
 def parsed(words: Sequence[str]) -> dict[str, Any]:
     """The parameters of a command line, or of its sub-command if the command has any."""
     command, rest = typer.main.get_command(app), list(words)
+    if rest[0] == "--config":  # of all commands, so that it stands before them
+        del rest[:2]
     while isinstance(command, typer.core.TyperGroup) and (rest or not command.invoke_without_command):
         command = command.commands[rest.pop(0)]
     return command.make_context(command.name, rest).params
