@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from pipelines.settings import ROOT
+from pipelines.settings import PROJECT
 
 GRACE_SECONDS = 3.0
 """How long the command may take to end by itself; Airflow kills a task five seconds after it asked it to end."""
@@ -63,7 +63,7 @@ class Command:
         with tempfile.TemporaryFile() as output:
             self._process = process = subprocess.Popen(
                 self.argv,
-                cwd=ROOT,
+                cwd=PROJECT,
                 env={
                     **self._environment(),
                     "COLUMNS": "1000",

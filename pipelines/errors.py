@@ -4,6 +4,8 @@ import errno
 import re
 from typing import ClassVar
 
+from pipelines import installation
+
 # Finds a checkpoint of a Delta log in Spark's and Hadoop's messages about files that they cannot read.
 _CHECKPOINT = re.compile(
     r"(?:FAILED_READ_FILE|Checksum error|not a Parquet file|CORRUPT|corrupt|DELTA_CHECKPOINT)"
@@ -81,6 +83,8 @@ def readable(error: Exception) -> AfterlogError:
     """Turn any error into an AfterlogError, whose text is safe to show."""
     if isinstance(error, AfterlogError):
         return error
+    if isinstance(error, ModuleNotFoundError) and (lacks := installation.lacks(error)):
+        return EnvironmentLacking(lacks)
     if (isinstance(error, OSError) and error.errno == errno.ENOSPC) or "No space left on device" in str(error):
         return EnvironmentLacking(
             "The disk is full: free some space and run again; nothing that was written before is lost."
@@ -90,7 +94,7 @@ def readable(error: Exception) -> AfterlogError:
     if found := _FILE_SYSTEM.search(str(error)):
         lacks = found["class"] or f"a file system for {found['scheme']}://"
         conf = "gs" if found["scheme"] == "gs" else "abfs" if "azurebfs" in lacks else None
-        fetch = f"run `make setup-{conf}`, " if conf else ""
+        fetch = f"run `{installation.setup(conf)}`, " if conf else ""
         return EnvironmentLacking(
             f"Spark lacks {lacks}: {fetch}name its jars in spark.jars or spark.jars.packages under [spark] in the "
             "settings, or name another warehouse."

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
-from pathlib import Path
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Literal
 
@@ -33,10 +33,11 @@ from pipelines.columns.proposals import Proposal, proposals, read_by
 from pipelines.columns.writers import Letter
 from pipelines.commands import display, findings, known, oversights
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
+from pipelines.installation import CONFIGURATIONS, IS_CHECKOUT, setup
 from pipelines.jvm import jars, java
 from pipelines.jvm.properties import defaults, for_s3
 from pipelines.run import newest, runner
-from pipelines.settings import AIRFLOW_HOME, ROOT, Settings, s3
+from pipelines.settings import AIRFLOW_HOME, Settings, s3, settings_file
 from pipelines.settings.layers import fields_of
 from pipelines.sources import landing
 from pipelines.sources.logs import files as log_files
@@ -191,39 +192,53 @@ def show(checks: Sequence[Check], as_json: bool = False) -> None:
     print(visible(summary(checks)))
 
 
+def _runs_spark() -> bool:
+    """Tell whether Spark is to run here: what is installed to ask only has no PySpark."""
+    return IS_CHECKOUT or find_spec("pyspark") is not None
+
+
 def _java(warehouse: Warehouse) -> Iterator[Check]:
+    if not _runs_spark():
+        return
     chosen = java.find()
     yield Check("Java", "ok", f"Java {chosen.version}, from {chosen.source}: {chosen.home}")
 
 
 def _packages(warehouse: Warehouse) -> Iterator[Check]:
     try:
-        pinned = [re.match(r"([\w.-]+)==([^;\s]+)", line) for line in requires("afterlog") or ()]
+        pinned = [re.match(r"([\w.-]+)==([^;\s]+)(?:.*extra == .(\w+))?", line) for line in requires("afterlog") or ()]
     except PackageNotFoundError:
-        yield _environment_error("Python packages", "Afterlog is not installed here.", "Run `make setup`.")
+        yield _environment_error("Python packages", "Afterlog is not installed here.", f"Run `{setup()}`.")
         return
-    installed = {}
+    installed, absent, wrong = {}, set(), False
     for pin in filter(None, pinned):
         try:
             installed[pin[1]] = version(pin[1])
         except PackageNotFoundError:
+            if pin[3] and not IS_CHECKOUT:
+                absent.add(pin[3])
+                continue
             installed[pin[1]] = "missing"
         if installed[pin[1]] != pin[2]:
+            wrong = True
             finding = f"{pin[1]} is {installed[pin[1]]}, not {pin[2]}."
-            yield _environment_error("Python packages", finding, "Run `make setup`.")
-    if all(installed[pin[1]] == pin[2] for pin in pinned if pin):
-        yield Check(
-            "Python packages", "ok", ", ".join(f"{name} {number}" for name, number in sorted(installed.items()))
-        )
+            remedy = setup() if IS_CHECKOUT else f"pip install '{pin[1]}=={pin[2]}'"
+            yield _environment_error("Python packages", finding, f"Run `{remedy}`.")
+    if not wrong:
+        found = ", ".join(f"{name} {number}" for name, number in sorted(installed.items()))
+        without = f"; not installed: {', '.join(sorted(absent))}" if absent else ""
+        yield Check("Python packages", "ok", found + without)
 
 
 def _jars(warehouse: Warehouse) -> Iterator[Check]:
+    if not _runs_spark():
+        return
     if reason := jars.fault():
-        yield _environment_error("JVM jars", f"{reason}.", "Run `make setup`.")
+        yield _environment_error("JVM jars", f"{reason}.", f"Run `{setup()}`.")
         return
     sizes = jars.sizes()
     parts = []
-    for conf in ("spark", "broker", *jars.OF_STORES):
+    for conf in CONFIGURATIONS:
         if of_conf := [size for name, size in sizes.items() if name.startswith(f"{conf}/")]:
             parts.append(f"{conf} {files_of(len(of_conf), sum(of_conf))}")
     yield Check("JVM jars", "ok", f"As conf/ivy.xml names them, each of its size: {'; '.join(parts)}.")
@@ -240,7 +255,7 @@ def _settings(warehouse: Warehouse) -> Iterator[Check]:
         gated = ", ".join(stage.table for stage in stages_of_type(Split))
         yield Check("settings", "warning", sentence, f"Tables whose gate has a tolerance: {gated}.")
     if not unknown:
-        file = Path(os.environ.get("AFTERLOG_SETTINGS") or ROOT / "conf" / "afterlog.toml")
+        file = settings_file()
         overridden = f", {', '.join(used)} from the environment" if used else ""
         source = str(file) if file.exists() else "defaults, no settings file"
         yield Check("settings", "ok", f"{source}{overridden}; warehouse {warehouse.root}.")
@@ -378,23 +393,23 @@ def _log_store(warehouse: Warehouse) -> Iterator[Check]:
         yield Check("log store", "ok", f"{scheme}:// is on this machine: the writer's lock lets one at a time write.")
     elif s3.is_s3(warehouse.root):
         for_s3()  # raises a sentence about variables that cannot be used
-        if reason := jars.fault_of(jars.S3):
-            yield _environment_error("log store", f"{reason}.", "Run `make setup-s3`.")
+        if _runs_spark() and (reason := jars.fault_of(jars.S3)):
+            yield _environment_error("log store", f"{reason}.", f"Run `{setup(jars.S3)}`.")
         else:
             yield Check(
                 "log store", "ok", "A commit to S3 never replaces another one; a lease lets one writer at a time work."
             )
     else:
         yield Check("log store", "ok", f"Delta's own log store for {scheme}:// is safe with several writers.")
-    conf = jars.of(warehouse.root)
+    conf = jars.of(warehouse.root) if _runs_spark() else None
     connector = _CONNECTORS.get(conf or "")
     added = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
     if conf and connector and jars.fault_of(conf) and not any(connector in properties.get(name, "") for name in added):
         yield Check(
             "log store",
             "warning",
-            f"{connector}, by which Spark reads {scheme}://, is not in .jars, and no property of [spark] names it.",
-            f"Run `make setup-{conf}`, unless the cluster has it.",
+            f"{connector}, by which Spark reads {scheme}://, is not among the JVM jars, nor in a property of [spark].",
+            f"Run `{setup(conf)}`, unless the cluster has it.",
         )
 
 
@@ -830,6 +845,8 @@ def _quality(warehouse: Warehouse) -> Iterator[Check]:
 
 def _airflow(warehouse: Warehouse) -> Iterator[Check]:
     """Check the project's own Airflow: whether this version prepared it, and whether it answers if `make up` runs."""
+    if not IS_CHECKOUT:
+        return
     installed = version("apache-airflow")
     try:
         prepared = (AIRFLOW_HOME / ".prepared").read_text(encoding="utf-8").strip()

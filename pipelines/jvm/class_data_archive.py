@@ -12,9 +12,10 @@ import json
 import os
 from pathlib import Path
 
+from pipelines.installation import JARS, WRAPPERS
 from pipelines.jvm import jars, java
 
-DUE = java.WRAPPERS / "archive-due"
+DUE = WRAPPERS / "archive-due"
 """A file that is there if set-up left the archive to the demo, and the demo has not made it."""
 
 
@@ -25,7 +26,7 @@ def place() -> Path:
     # HotSpot refuses an archive if a jar's modification time has changed.
     spark = Path(pyspark.__file__).parent / "jars"
     changed = max(
-        (jar.stat().st_mtime_ns for jar in (*spark.glob("*.jar"), *(jars.JARS / "spark").glob("*.jar"))), default=0
+        (jar.stat().st_mtime_ns for jar in (*spark.glob("*.jar"), *(JARS / "spark").glob("*.jar"))), default=0
     )
     found = java.find()
     used = [
@@ -36,7 +37,7 @@ def place() -> Path:
         jars.sizes(configurations=("spark",)),
         changed,
     ]
-    return java.WRAPPERS / f"spark-{hashlib.sha256(json.dumps(used).encode()).hexdigest()[:12]}.jsa"
+    return WRAPPERS / f"spark-{hashlib.sha256(json.dumps(used).encode()).hexdigest()[:12]}.jsa"
 
 
 def options() -> tuple[str, ...]:

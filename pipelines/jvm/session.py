@@ -106,7 +106,7 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
 
     own = Path(scratch.directory("spark"))  # Spark must not put its warehouse in the user's directory
     os.environ.setdefault("SPARK_LOCAL_DIRS", os.fspath(own / "local"))  # a killed JVM leaves files here
-    os.environ.setdefault("PYSPARK_PYTHON", os.fspath(ROOT / ".venv" / "bin" / "python"))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     properties = {
         "spark.master": "local[*]",
         "spark.app.name": "afterlog",

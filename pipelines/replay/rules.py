@@ -15,7 +15,7 @@ from expectations.owners import owner_of, owner_sql
 from expectations.silver.dlq_records import DISPOSITIONS
 from pipelines.columns import globs
 from pipelines.errors import UsageError
-from pipelines.settings import Settings, located
+from pipelines.settings import ROOT, Settings, located
 from pipelines.settings.files import text_of
 from pipelines.settings.section import Section, first_mistake
 
@@ -131,7 +131,8 @@ def of(settings: Settings) -> Rules:
 
     Raises UsageError: the file cannot be used, or is not there: without its rules everything would be replayed.
     """
-    return read(located(settings.replay.rules))
+    named = settings.replay.rules
+    return read(ROOT / "conf" / "remediation.toml" if named is None else located(named))
 
 
 def read(file: Path) -> Rules:

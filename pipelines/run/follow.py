@@ -19,7 +19,7 @@ from pipelines.jvm import session, small
 from pipelines.kafka.errors import NoTopics, Refused
 from pipelines.run import freshness, runner
 from pipelines.run.stop import Stop
-from pipelines.settings import ROOT, Settings
+from pipelines.settings import PROJECT, Settings
 from pipelines.stage import Split, Stage
 from pipelines.steps import held
 from pipelines.steps.watch import NOBODY, Watch
@@ -68,7 +68,7 @@ class Cycle:
 def health_file(warehouse: Warehouse) -> Path:
     """Return where the health file is if the user names none; it is always on this machine."""
     directory = places.directory_of(warehouse.root)
-    return directory / STATE / "follow.json" if directory else ROOT / ".cache" / "follow.json"
+    return directory / STATE / "follow.json" if directory else PROJECT / ".cache" / "follow.json"
 
 
 class Follower:

@@ -1,13 +1,15 @@
-"""Settings: conf/afterlog.toml, overridden by AFTERLOG_* environment variables, overridden by flags."""
+"""Settings: a file, overridden by AFTERLOG_* environment variables, overridden by flags."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
 from pipelines.errors import UsageError
+from pipelines.installation import PROJECT, ROOT, settings_files
 from pipelines.settings import s3
 from pipelines.settings.alerts import Alerts
 from pipelines.settings.feeds import (
@@ -31,6 +33,7 @@ from pipelines.settings.section import Section, Share, first_mistake
 __all__ = [
     "AIRFLOW_HOME",
     "LANDING_DIRECTORIES",
+    "PROJECT",
     "ROOT",
     "CleanupPolicy",
     "Dlq",
@@ -51,12 +54,12 @@ __all__ = [
     "kafka_connection",
     "load",
     "located",
+    "settings_file",
 ]
 
 ZONE = "spark.sql.session.timeZone"
-ROOT = Path(__file__).resolve().parents[2]
 QUESTIONS = ROOT / "sql" / "questions"
-AIRFLOW_HOME = ROOT / ".airflow"  # of the project's own Airflow, which `make up` starts
+AIRFLOW_HOME = PROJECT / ".airflow"  # of the project's own Airflow, which `make up` starts
 
 
 class Settings(Section):
@@ -130,24 +133,23 @@ class Settings(Section):
         """Return the directory of the reports, which is always local."""
         if self.report.directory:
             return located(self.report.directory)
-        return (ROOT / "reports") if "://" in self.warehouse else Path(self.warehouse) / "_reports"
+        return (PROJECT / "reports") if "://" in self.warehouse else Path(self.warehouse) / "_reports"
 
 
 def located(path: str) -> Path:
     """Return an absolute path: a relative path of the settings is below the project's directory."""
-    return (ROOT / Path(path).expanduser()).absolute()
+    return (PROJECT / Path(path).expanduser()).absolute()
 
 
 def load(**flags: Any) -> Settings:
     """Read the settings file, the environment and flags (None means not given); each overrides the one before.
 
-    The file is ``conf/afterlog.toml`` or the one that ``AFTERLOG_SETTINGS`` names. ``AFTERLOG_LOCK__WAIT_SECONDS=5``
-    sets ``wait_seconds`` of ``[lock]``; ``AFTERLOG_LOCK={...}``, a JSON object, replaces all of ``[lock]``, as a flag
-    does. Relative paths of flags are below the current directory.
+    ``AFTERLOG_LOCK__WAIT_SECONDS=5`` sets ``wait_seconds`` of ``[lock]``; ``AFTERLOG_LOCK={...}``, a JSON object,
+    replaces all of ``[lock]``, as a flag does. Relative paths of flags are below the current directory.
 
     Raises UsageError: a file or value that cannot be used.
     """
-    values = read_layers(_default_file(), Settings)
+    values = read_layers(settings_file(), Settings)
     for name in ("warehouse", "landing"):
         if flags.get(name) and "://" not in str(flags[name]):  # an empty flag does not mean the current directory
             flags[name] = str(Path(flags[name]).expanduser().absolute())
@@ -175,9 +177,19 @@ def kafka_connection() -> str | None:
 
     Raises UsageError: a file that cannot be read.
     """
-    name = read_layers(_default_file(), Settings).get("kafka_connection")
+    name = read_layers(settings_file(), Settings).get("kafka_connection")
     return name if isinstance(name, str) else None
 
 
-def _default_file() -> Path:
-    return ROOT / "conf" / "afterlog.toml"
+def settings_file() -> Path:
+    """Return the settings file: the one that ``AFTERLOG_SETTINGS`` names, else the first that is there.
+
+    Raises UsageError: the named file is not there.
+    """
+    if named := os.environ.get("AFTERLOG_SETTINGS"):
+        given = Path(named).expanduser()
+        if not given.exists():
+            raise UsageError(f"The settings file {given} does not exist: correct --config or AFTERLOG_SETTINGS.")
+        return given
+    *found, shipped = settings_files()
+    return next((one for one in found if one.exists()), shipped)

@@ -27,19 +27,15 @@ def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def read_layers(default_file: Path, model: type[BaseModel]) -> dict[str, Any]:
+def read_layers(file: Path, model: type[BaseModel]) -> dict[str, Any]:
     """Return the values of the settings file, overridden by the variables that name a setting of the model.
 
-    ``AFTERLOG_SETTINGS`` names another file than the default one, which does not have to exist.
+    The file does not have to exist.
 
     Raises UsageError: a file that cannot be read, or a variable that cannot be used.
     """
-    named = os.environ.get(f"{_PREFIX}SETTINGS")
-    file = Path(named).expanduser() if named else default_file
-    if named and not file.exists():
-        raise UsageError(f"The settings file {file} does not exist; fix {_PREFIX}SETTINGS.")
     try:
-        values = tomllib.loads(text_of(file, "The settings file") if named or file.exists() else "")
+        values = tomllib.loads(text_of(file, "The settings file") if file.exists() else "")
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"The settings file {file} cannot be read: {error}") from None
     _apply_variables(values, model)

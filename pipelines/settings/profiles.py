@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 import tomllib
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from expectations import owners
 from expectations.silver.dlq_records import PROFILES
+from pipelines.installation import ROOT
 from pipelines.settings.section import Section
 
 MAX_PROFILES = 20
 MAX_HEADERS = 60
-SHIPPED = Path(__file__).parents[2] / "conf" / "profiles"
+SHIPPED = ROOT / "conf" / "profiles"
 Newest = Literal["last", "first", "anywhere"]
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 _NAME_WITH_GROUP = re.compile(r"[^*?{}]*\{original_topic\}[^*?{}]+\{consumer_group\}")

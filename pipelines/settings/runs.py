@@ -50,13 +50,14 @@ class Lock(Section):
 class Replay(Section):
     """How dead letters are replayed.
 
-    ``rules`` is the file of remediation rules. A record that died after more than ``max_replays`` replays is not
-    eligible. ``rate`` is how many records a second a run produces (None: as fast as it can), in transactions of at most
-    ``batch`` records. A run pauses if its group dead-letters more than the share ``most_deaths`` of them again.
-    ``by_rules`` lets the DAG ``replay`` plan what the rules choose, each time that ``schedule`` (cron) says.
+    ``rules`` is the file of remediation rules (None: conf/remediation.toml). A record that died after more than
+    ``max_replays`` replays is not eligible. ``rate`` is how many records a second a run produces (None: as fast as it
+    can), in transactions of at most ``batch`` records. A run pauses if its group dead-letters more than the share
+    ``most_deaths`` of them again. ``by_rules`` lets the DAG ``replay`` plan what the rules choose, each time that
+    ``schedule`` (cron) says.
     """
 
-    rules: Annotated[str, Field(min_length=1)] = "conf/remediation.toml"
+    rules: Annotated[str, Field(min_length=1)] | None = None
     max_replays: Annotated[int, Field(ge=0, le=1_000)] = 1
     most_records: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
     rate: Annotated[float, Field(gt=0.0)] | None = None

@@ -29,7 +29,7 @@ DOCUMENTS = {
 COMMANDS = [
     pytest.param(shlex.split(found, comments=True), id=f"{name}: {found}")
     for name, text in DOCUMENTS.items()
-    for found in re.findall(r"^(?:AFTERLOG_\S+ )*\.venv/bin/afterlog (.+)$", text, re.MULTILINE)
+    for found in re.findall(r"^(?:AFTERLOG_\S+ )*(?:\.venv/bin/)?afterlog (.+)$", text, re.MULTILINE)
 ]
 PLACES = ("bench", "conf", "dags", "demo", "docs", "examples", "expectations", "local", "pipelines", "sql", "tests")
 
@@ -62,7 +62,7 @@ def test_the_documents_show_commands() -> None:
         "trace",
         "show",
     }
-    assert {"README.md", "docs/ask.md", "docs/feeds.md", "docs/kafka.md", "docs/operate.md"} <= {
+    assert {"README.md", "docs/ask.md", "docs/deploy.md", "docs/feeds.md", "docs/kafka.md", "docs/operate.md"} <= {
         str(command.id).partition(":")[0] for command in COMMANDS
     }
 
@@ -70,6 +70,8 @@ def test_the_documents_show_commands() -> None:
 def parsed(words: Sequence[str]) -> dict[str, Any]:
     """The parameters of a command line, or of its sub-command if the command has any."""
     command, rest = typer.main.get_command(app), list(words)
+    if rest[0] == "--config":  # of all commands, so that it stands before them
+        del rest[:2]
     while isinstance(command, typer.core.TyperGroup) and (rest or not command.invoke_without_command):
         command = command.commands[rest.pop(0)]
     return command.make_context(command.name, rest).params

@@ -40,7 +40,8 @@ def set_up(project: Path) -> None:
     """Create the files that a complete set-up leaves."""
     (project / ".venv" / "bin").mkdir(parents=True)
     (project / ".venv" / "bin" / "python").symlink_to(sys.executable)
-    (project / ".venv" / install._STAMP).write_text(install._packages_wanted(project))
+    stamp = install._packages_wanted(project) if (project / "uv.lock").exists() else "-"
+    (project / ".venv" / install._STAMP).write_text(stamp)
 
 
 @pytest.mark.usefixtures("_offline")
@@ -66,6 +67,18 @@ def test_too_little_space_is_said_before_anything_is_written(monkeypatch: pytest
     ):
         install.install(project)
     assert not (project / ".venv").exists()
+
+
+def test_the_packages_of_another_directory_stay_as_they_are(project: Path, tmp_path: Path) -> None:
+    other = tmp_path / "another project"
+    set_up(other)
+    (project / ".venv").symlink_to(other / ".venv")
+    with pytest.raises(
+        EnvironmentLacking, match=r"\.venv is a link, and set-up would replace the packages of .*another"
+    ):
+        install.install(project)
+    assert (other / ".venv" / "bin" / "python").exists()
+    assert install._packages_there(other / ".venv") is not None
 
 
 def test_complete_setup_starts_nothing(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
@@ -104,7 +117,7 @@ def test_the_archive_of_classes_is_left_to_the_demo_and_made_by_the_next_setup_i
     monkeypatch.setattr(
         install.subprocess,
         "run",
-        lambda command, **_: started.append(command[-1]) or install.subprocess.CompletedProcess(command, 0),
+        lambda command, **_: started.append(command[2]) or install.subprocess.CompletedProcess(command, 0),
     )
     monkeypatch.setattr(jars, "wanted", lambda *_: ("spark", "broker"))
     install.install(project, for_demo=True)
@@ -125,10 +138,10 @@ def test_the_jars_of_s3_are_fetched_when_they_are_asked_for(monkeypatch: pytest.
         lambda command, **_: started.append(command[1:]) or install.subprocess.CompletedProcess(command, 0),
     )
     monkeypatch.setattr(install, "DUE", install.ROOT / "due")
-    monkeypatch.setattr(jars, "wanted", lambda directory, ivy_file, stores: stores)
+    monkeypatch.setattr(jars, "wanted", lambda directory, ivy_file, asked: asked[2:])
     install.install(project)
     install.install(project, stores=["s3"])
-    assert started == [["-m", "pipelines.jvm.jars", "--s3"]]
+    assert started == [["-m", "pipelines.jvm.jars", "spark", "broker", "s3"]]
 
 
 @pytest.mark.parametrize("change", ["pyproject.toml", "uv.lock", "python", "moved"])

@@ -90,7 +90,7 @@ def test_a_run_makes_a_warehouse_whose_parent_is_there(tmp_path: Path, monkeypat
 
 
 def test_the_default_places_need_not_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.settings.ROOT", tmp_path)
+    monkeypatch.setattr("pipelines.settings.PROJECT", tmp_path)
     settings = load()
     assert settings.landing == str(tmp_path / "landing")
     oversights.require_places(settings, {"warehouse": None, "landing": None}, creates=False, lands=True)

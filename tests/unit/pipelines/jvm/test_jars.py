@@ -120,7 +120,7 @@ def test_jars_of_s3_come_when_they_are_asked_for_and_are_kept_up_to_date(
         jars.class_path("s3", directory)
     spark = (directory / "spark" / "delta-1.0.jar").stat().st_mtime_ns
 
-    assert jars.fetch(directory, ivy, stores=["s3"]) is True
+    assert jars.fetch(directory, ivy, asked=["s3"]) is True
     assert jars.class_path("s3", directory) == os.fspath(directory / "s3" / "*")
     assert (directory / "s3" / "log-store.jar").read_text() == "class S3LogStore {}delta-storage-1.0.jar"
     assert jars.fetch(directory, ivy) is False

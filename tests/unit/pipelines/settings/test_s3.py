@@ -143,6 +143,7 @@ def test_a_damaged_file_of_profiles_is_named_without_its_text(files: Path) -> No
 
 
 def test_a_session_without_the_jars_names_their_command(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "fault_of", lambda *_: "A warehouse on S3 needs jars that are not in .jars/s3")
+    missing = {"s3": "A warehouse on S3 needs jars that are not in .jars/s3"}
+    monkeypatch.setattr(jars, "fault_of", lambda conf, *_: missing.get(conf))
     with pytest.raises(EnvironmentLacking, match=r"\.jars/s3; run `make setup-s3`\.$"):
         session.start(load(warehouse="s3://b/w"))
