@@ -90,8 +90,8 @@ def _install_packages(root: Path, environment: Path) -> None:
         )
     if environment.is_symlink():
         raise EnvironmentLacking(
-            f"{environment} is a link, and set-up would replace the packages of {environment.resolve()}: remove the link, "
-            "then run `make setup` again."
+            f"{environment} is a link, and set-up would replace the packages of {environment.resolve()}: remove the "
+            "link, then run `make setup` again."
         )
     print("Installing the Python packages (150, once) ...", file=sys.stderr)
     (environment / _STAMP).unlink(missing_ok=True)
