@@ -69,8 +69,8 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 MOST_WEEKS = 8  # of which the usual rate is the mean
-# A hash of a value, which tells nothing; and a count of what may be replayed, of which a plan refuses a part.
 UNSHOWN = ("attribute_value", "replayable_count")
+"""A hash of a value, which tells nothing; and what older warehouses still have."""
 
 
 class Replays(Protocol):
@@ -700,10 +700,7 @@ def _story(
     for label, name in (("class", "exception_class"), ("cause", "exception_cause_class"), ("frame", "error_frame")):
         if row[name]:
             lines.append(f"  {label} {visible(row[name])}")
-    lines.append(
-        f"  fingerprint {row['fingerprint']} (version {row['algorithm_version']}) of cluster, owner, source topic, "
-        f"disposition {row['disposition'] or 'unknown'}, class, message and frame"
-    )
+    lines.append(f"  fingerprint {row['fingerprint']} {fingerprint_of(row)}")
     lines += ["", f"Where{known_now}"]
     least = "" if are_all_counted(row) else "at least "
     for place in (row["top_records"] or [])[:MOST_SAMPLES]:
@@ -735,6 +732,14 @@ def _story(
     if address := found.warehouse.settings.report.address_of(ids.page(row["incident_id"])):
         lines += ["", f"Page  {address}"]
     return lines
+
+
+def fingerprint_of(row: Mapping[str, Any]) -> str:
+    """Return what an incident's fingerprint is made of."""
+    return (
+        f"(version {row['algorithm_version']}) of cluster, owner, source topic, disposition "
+        f"{visible(row['disposition'] or 'unknown')}, class, message and frame"
+    )
 
 
 def no_change(knows_deployments: bool) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +22,7 @@ from pipelines.replay.client import Topic
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Letter
 from pipelines.settings import Settings, load
+from pipelines.site import addresses, pages, reading
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
 from tests.testing.deliveries import store as put
@@ -43,7 +46,7 @@ def with_incident(settings: Settings, letters: int, **more: Any) -> Warehouse:
     signature = {"consumer_group": "billing", "original_topic": "many", "disposition": None}
     signature |= {"exception_class": "com.acme.TimeoutException", "error_pattern": pattern_of("no answer", None)}
     times = {"first_at": AT, "last_at": AT + timedelta(days=1)}
-    counts = {"record_count": letters, "replayable_count": letters}
+    counts = {"record_count": letters}
     row = sites.incident(0, error_frame=frame_of(None), **times, **signature, **counts)
     put(settings, "gold.dlq_incidents", row)
     return warehouse
@@ -171,6 +174,15 @@ def test_an_incident_and_its_plan_agree(
     plan = json.loads(actions.plan(warehouse, Choice(incident=NAME), Options(), dry_run=True, form="json").result)
     told = eligibility.of_incident(warehouse, NAME)
     assert (told.chosen, told.eligible, told.reasons) == (plan["records"], plan["eligible"], plan["reasons"])
+    replays = eligibility.Replays(warehouse).of_incident
+    content = reading.gather(warehouse, now=AT + timedelta(days=2), replays=replays)
+    assert [one.replay for one in content.incidents] == [tuple(told.in_words)]
+    (page,) = [one for one in pages.pages(content) if one.path == addresses.incident(NAME)]
+    shown = html.unescape(re.sub("<[^>]+>", "", page.text()))
+    story = incidents.one(warehouse, NAME, replays=replays).result
+    for line in told.in_words:
+        assert f"  {line}" in story.splitlines()
+        assert line in shown
 
 
 @at_most(15)
