@@ -457,7 +457,7 @@ def _lines(incidents: Sequence[Incident], now: datetime, most: int | None = None
             f"{counted(row['record_count'], 'record')}, {amount(one.rate)} an hour{muted}"
         )
         since = f"since {moment(row['first_at'])}, last {_ago(row['last_at'], now)}"
-        lines.append(f"           {since}  {sparkline(row['timeline'])}")
+        lines.append(f"           {since}  {sparkline(row['timeline'])}".rstrip())
     if most is not None and len(incidents) > most:
         lines.append(f"           and {len(incidents) - most:,} more: `afterlog incidents --open`")
     return lines
@@ -534,8 +534,8 @@ def newest_at(feeds: Iterable[Newest]) -> datetime | None:
 
 
 def clock(at: datetime, now: datetime) -> str:
-    """Return a time of the last day without its date."""
-    return f"{at:%H:%M} UTC" if timedelta(0) <= now - at < DAY else f"{at:%Y-%m-%d %H:%M} UTC"
+    """Return a time, without its date if that is today's (UTC)."""
+    return f"{at:%H:%M} UTC" if at.astimezone(UTC).date() == now.astimezone(UTC).date() else f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 def front(
@@ -548,6 +548,8 @@ def front(
         data = "the tables of dead letters cannot be read: see `afterlog doctor`"
     elif ahead := [one.in_words for one in feeds if one.feed == "dlq" and one.ahead is not None]:
         data = ahead[0]
+    elif later := [one.in_words for one in feeds if one.feed == "dlq" and one.at is None and one.landed_at is not None]:
+        data = later[0]
     elif at:
         data = f"data {lasting(now - at)} old (newest dead letter {clock(at, now)})"
     loud = [one for one in opened if one.state.is_loud]
@@ -692,7 +694,7 @@ def _story(
         f"  {'As known now: ' if incident.known else ''}{visible(row['sentence'])}",
         f"  Since {moment(row['first_at'])} ({_ago(row['first_at'], now)}), last {moment(row['last_at'])} "
         f"({_ago(row['last_at'], now)}), for {lasting(row['last_at'] - row['first_at'])}.",
-        f"  {sparkline(row['timeline'])}  records by time",
+        *(f"  {line}  records by time" for line in [sparkline(row["timeline"])] if line),
     ]
     lines += [f"  {line}" for line in about_the_state(incident, found)]
     lines += ["", f"Evidence{known_now}", *(f"  {line}" for line in evidence(found, incident))]

@@ -266,7 +266,7 @@ class _Site:
         of = ["Application", "Health", "Needs a look", "Revision", "Last seen (UTC)", "In words"]
         return [
             Finder("groups", "Owners of dead letters", ["Owner", *names], counts, groups, True),
-            Finder("topics", "Topics", ["Topic", *names], counts, topics, True),
+            Finder("topics", "Topics", ["Topic", "Dead letters from it or in it", *names[1:]], counts, topics, True),
             Finder(
                 "applications",
                 "Applications",

@@ -191,7 +191,11 @@ def test_the_command_answers_without_a_jvm(places: dict[str, str]) -> None:
 def test_a_question_that_is_asked_wrongly(places: dict[str, str]) -> None:
     for words, said in (
         (["top_grups"], "Did you mean 'top_groups'"),
-        (["source_record_history", "--param", "topic=a"], "needs a value for :"),
+        (["source_record_history", "--param", "topic=a"], "needs values for :offset, :partition: give --param offset="),
+        (
+            ["source_record_history", *(f"--param={one}" for one in ("topic=a", "partition=x", "offset=1"))],
+            ":partition takes a whole number, not 'x'.",
+        ),
         (["top_groups", "--param", "now=x"], "is no time"),
         (["--param", "a=1"], "needs a question"),
     ):
