@@ -33,6 +33,7 @@ from pipelines.incidents.verdict import (
     few_keys,
     key_percent,
     keys_of,
+    of_all,
     percent,
     shared,
     sources_of,
@@ -663,7 +664,8 @@ def evidence(found: Incidents, incident: Incident) -> list[str]:
     if died := died_around(row, row):
         known, offsets = row["window_record_count"], row["window_offset_count"]
         filled = f"; {known:,} of the {counted(offsets, 'offset')} hold records" if known and offsets else ""
-        lines.append(f"{died}{filled}.")
+        whole = of_all(row)
+        lines.append(f"{died}{filled}{f'; {whole}' if whole else ''}.")
     if (share := row["partition_share"]) is not None:
         lines.append(f"{percent(share)} of the source records are of partition {row['partition']}.")
     if (share := row["key_share"]) is not None and (many := key_percent(row, share)):

@@ -410,7 +410,7 @@ def fill(settings: Settings, given: Drawn) -> World:
     for number, (health, defects) in enumerate(given.applications):
         more = {"health": health, "defects": defects, "status": HEALTH[health], "deleted_at": NOW, "lost_at": NOW}
         sites.application(settings, f"application-{number}", **more)
-    for table in (describe.PUSHES, describe.STATUSES, describe.DELETIONS):
+    for table in (describe.CURRENT, describe.PUSHES, describe.STATUSES, describe.DELETIONS):
         store(settings, table)
     for number, outcomes_of_plan in enumerate(given.replayed):
         replayed(settings, sites.incident_id(number), outcomes_of_plan)
