@@ -32,6 +32,7 @@ from pipelines.catalog import LAYERS, stages
 from pipelines.commands import incidents
 from pipelines.errors import AfterlogError, ContractBroken, EnvironmentLacking, UsageError
 from pipelines.jvm import class_data_archive, jars, java
+from pipelines.replay import eligibility
 from pipelines.run.newest import moment
 from pipelines.settings import AIRFLOW_HOME, ROOT, Settings, load
 from pipelines.site import reading, report
@@ -194,8 +195,9 @@ def demo(console: Console) -> None:
         warm.end(command)  # its Java may write the archive of its classes beside what follows
         replayed = live.replay(settings, happened) if happened else ()
     _close_the_captures(settings, ends)
-    told = replace(reading.gather(Warehouse(settings)), news=None)  # what ended is what the demo has just closed
-    page = report.build(Warehouse(settings), told=told)
+    tables = Warehouse(settings)
+    told = reading.gather(tables, replays=eligibility.Replays(tables).of_incident)
+    page = report.build(tables, told=replace(told, news=None))  # what ended is what the demo has just closed
     console.print()
     console.print(_table_of_feeds(first))
     _show_unchanged(second, before, after, console)

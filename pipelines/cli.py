@@ -589,6 +589,7 @@ def report(
     verbose: Verbose = False,
 ) -> None:
     """Build the site that tells what is wrong, and Data Docs."""
+    from pipelines.replay import eligibility
     from pipelines.run.freshness import freshness
     from pipelines.site import reading
     from pipelines.site import report as reports
@@ -605,7 +606,8 @@ def report(
             behind = freshness(tables)
             feeds = reports.feeds_of(tables)
             page = None if format == "json" or is_due else reports.current(tables, behind, feeds)
-            told = None if page else reading.gather(tables, behind, feeds)
+            of_incident = eligibility.Replays(tables).of_incident
+            told = None if page else reading.gather(tables, behind, feeds, replays=of_incident)
             page = page or reports.build(tables, behind, feeds, told)
         if is_first:
             for feed in feeds:

@@ -87,7 +87,6 @@ CONTRACT = Contract(
             (one_of("delivered messages", "other dead letters"),),
         ),
         Column("is_rejection", "boolean", "True: the application refused the records; null: nothing tells."),
-        Column("replayable_count", "bigint", "Records with a payload that do not look like control markers."),
         OWNER,
         ESCALATIONS,
     ),

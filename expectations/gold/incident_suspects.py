@@ -34,7 +34,12 @@ CONTRACT = Contract(
             "Group, application, client, header, node or DLQ topic; which part has the schema id; what was deployed.",
         ),
         Column("changed_at", "timestamp", "When it changed; null for an attribute."),
-        Column("distance_seconds", "bigint", "From the change to the incident's first record.", (at_least(0),)),
+        Column(
+            "distance_seconds",
+            "bigint",
+            "From the change to the incident's first record; 0 if it came later, in the minute after.",
+            (at_least(0),),
+        ),
         Column(
             "record_count", "bigint", "Records that have the attribute; null of a client, as dead letters tell none."
         ),

@@ -9,17 +9,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TextIO
 
+from expectations.text import visible
 from pipelines.commands import query, tabular
 from pipelines.commands import rows as printed
 from pipelines.commands.masked import masked
 from pipelines.engines.duckdb import sessions, translate
 from pipelines.errors import UsageError
-from pipelines.text import hint
+from pipelines.text import elided, hint
 from pipelines.warehouse.tables import Warehouse
 
 PARAMETERS = {"topic": str, "partition": int, "offset": int}
 """The types for which the equality of answers is tested; ``now`` is always a time."""
 
+WIDEST = 40  # columns of a value in an error message
 _LINE = r"^-- {}: ((?:.*\n)(?:--   .*\n)*)"
 
 
@@ -114,11 +116,15 @@ def answer_with_spark(
 def rows_without_jvm(warehouse: Warehouse, text: str, values: Mapping[str, query.Parameter]) -> printed.Rows:
     """Return the rows of DuckDB's answer to a statement of Spark SQL.
 
-    Raises Untranslatable: only Spark can answer. UsageError: a parameter has no value, or a table does not exist.
+    Raises Untranslatable: only Spark can answer. UsageError: a parameter has no value, or one of another type, or a
+    table does not exist.
     """
-    for name in sorted(translate.parameters(text)):
-        if name not in values:
-            raise query.no_value(name)
+    named = sorted(translate.parameters(text))
+    if absent := [name for name in named if name not in values]:
+        raise query.no_value(*absent)
+    for name in named:
+        if PARAMETERS.get(name) is int and isinstance(values[name], str | bool):
+            raise UsageError(f":{name} takes a whole number, not '{elided(visible(str(values[name])), WIDEST)}'.")
         if name != "now" and type(values[name]) is not PARAMETERS.get(name):
             raise translate.Untranslatable(f"the type of :{name}")
     tables = query.statement_tables(text).intersection(query.TABLES)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,6 +26,8 @@ PUSHES, STATUSES, DELETIONS = "silver.topology_pushes", "silver.topology_statuse
 PLACE = ["connection", "correlation_id"]
 NOT_STORED, ERROR, AVAILABLE = 1, 2, 3  # TopologyDescriptionStatus of KIP-1331
 NOT_FOUND = 69  # GROUP_ID_NOT_FOUND
+SHOWN = "Shown is the last topology that is known."
+LATEST = datetime.max.replace(tzinfo=UTC)
 FEED, DIRECTORY = "topology", "streams-requests"
 FACTS = ["revision", "source", "topology_epoch", "topology_epochs", "accepted_at", "replaced_at", "defects"]
 
@@ -74,10 +76,11 @@ def answer(
     """Describe a group's latest topology, the selected revision, or the difference between two revisions.
 
     ``text`` and its exit code are those of ``kafka-streams-groups.sh --describe --topology`` (KIP-1331, Command-Line
-    Tool); ``json`` is the body of the push, ``{"groupId", "topologyEpoch", "topologyDescription"}``. If there is
-    nothing to show, the exit code is 1 and the message is the result. As JSON, the result is an object with
-    ``groupId``, ``topologyDescription`` null, ``message``, ``health`` (null if it was not looked up) and ``revision``,
-    the last one that can be shown. For ``mermaid`` and ``svg`` the message is a remark, so that no drawing is written.
+    Tool), but a description that was accepted stays after a later push was refused; ``json`` is the body of the push,
+    ``{"groupId", "topologyEpoch", "topologyDescription"}``. If there is nothing to show, the exit code is 1 and the
+    message is the result. As JSON, the result is an object with ``groupId``, ``topologyDescription`` null, ``message``,
+    ``health`` (null if it was not looked up) and ``revision``, the last one that can be shown. For ``mermaid`` and
+    ``svg`` the message is a remark, so that no drawing is written.
 
     Raises UsageError: selectors exclude each other, a time cannot be read, or a table does not exist.
     """
@@ -103,7 +106,10 @@ def answer(
 
 
 def _latest(warehouse: Warehouse, group: str) -> _Described:
-    """Return what the broker would answer now; its status decides (KIP-1331), unless the group or its data are gone."""
+    """Return what the broker would answer now; its status decides (KIP-1331), unless the group or its data are gone.
+
+    If a later push was refused, or none came under a new epoch, return the last description in the group's life.
+    """
     now = _current(warehouse, group)
     name = visible(group)
     if now["health"] == "DELETED":
@@ -121,7 +127,11 @@ def _latest(warehouse: Warehouse, group: str) -> _Described:
     if now["status"] == AVAILABLE and now["description"] is None:
         raise _nothing(now, f"The broker has a topology description for group '{name}', but none has landed here.")
     if now["status"] == NOT_STORED or now["description"] is None:
-        raise _nothing(now, f"No topology description has been recorded for group '{name}'.")
+        is_of_life = now["revision"] is not None and now["health"] != "NOT_PUSHED"
+        if not is_of_life or _ended_at(warehouse, group, LATEST) is not None:
+            raise _nothing(now, f"No topology description has been recorded for group '{name}'.")
+        accepted = _described(warehouse, group, _history(warehouse, group)[-1])
+        return replace(accepted, remarks=(visible(now["sentence"]), SHOWN, *accepted.remarks))
     remarks = (visible(now["sentence"]),) if now["health"] != "OK" or now["defects"] else ()
     return _Described(now["description"], now["topology_epoch"], now["revision"], remarks)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -23,7 +24,7 @@ from pipelines.warehouse.tables import Warehouse
 FINDINGS, MISTAKES = "gold.trust_findings", "gold.dlq_misconfigurations"
 LOGS = "silver.log_ranges"
 URGENT = LEVELS[:2]
-HELD, SILENT, NOT_READ_ON = "HELD", "SILENT_FEED", "NOT_READ_ON"
+HELD, SILENT, NOT_READ_ON, INFERRED = "HELD", "SILENT_FEED", "NOT_READ_ON", "INFERRED_DISPOSITIONS"
 
 UNKNOWN = "unknown topic"
 COUNTED = {
@@ -142,7 +143,12 @@ def told_of(finding: Finding) -> str:
 
 
 def _remedy(one: Finding, now: datetime) -> str:
-    """Return the command that tells more; a question about the last day is asked of the day when it happened last."""
+    """Return the command that tells more; a question about the last day is asked of the day when it happened last.
+
+    Inferred dispositions are counted over all incidents of a topic and group, which no question about a day is.
+    """
+    if one["kind"] == INFERRED and one["topic"] and one["name"]:
+        return f"afterlog incidents --topic {shlex.quote(one['topic'])} --group {shlex.quote(one['name'])}"
     remedy, last_at = str(one["remedy"]), one["last_at"]
     name = remedy.removeprefix(_ASK)
     if name == remedy or last_at is None or now - last_at < _COVERED:
@@ -187,7 +193,6 @@ def _not_read_on(opened: Iterable[Opened]) -> list[dict[str, Any]]:
         return []
     topics = sorted({topic for one in quiet.values() for topic in one.unread_topics})
     more = f" and {len(topics) - MOST_SUBJECTS:,} more" if len(topics) > MOST_SUBJECTS else ""
-    are = "is" if len(quiet) == 1 else "are"
     return [
         {
             "kind": NOT_READ_ON,
@@ -197,9 +202,9 @@ def _not_read_on(opened: Iterable[Opened]) -> list[dict[str, Any]]:
             "since": min(one.row["last_at"] for one in quiet.values()),
             "last_at": max(one.row["last_at"] for one in quiet.values()),
             "amount": len(quiet),
-            "evidence": f"nobody knows whether {counted(len(quiet), 'quiet incident')} {are} over: nothing tells that "
-            f"{', '.join(topics[:MOST_SUBJECTS])}{more} {'was' if len(topics) == 1 else 'were'} read on (of "
-            "landed files only the last record is known)",
+            "evidence": f"nothing tells that {', '.join(topics[:MOST_SUBJECTS])}{more} "
+            f"{'was' if len(topics) == 1 else 'were'} read on after {counted(len(quiet), 'quiet incident')} (of landed "
+            "files only the last record is known)",
             "remedy": "afterlog run",
         }
     ]

@@ -33,6 +33,7 @@ from pipelines.incidents.verdict import (
     few_keys,
     key_percent,
     keys_of,
+    of_all,
     percent,
     shared,
     sources_of,
@@ -69,8 +70,8 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 MOST_WEEKS = 8  # of which the usual rate is the mean
-# A hash of a value, which tells nothing; and a count of what may be replayed, of which a plan refuses a part.
 UNSHOWN = ("attribute_value", "replayable_count")
+"""A hash of a value, which tells nothing; and what older warehouses still have."""
 
 
 class Replays(Protocol):
@@ -457,7 +458,7 @@ def _lines(incidents: Sequence[Incident], now: datetime, most: int | None = None
             f"{counted(row['record_count'], 'record')}, {amount(one.rate)} an hour{muted}"
         )
         since = f"since {moment(row['first_at'])}, last {_ago(row['last_at'], now)}"
-        lines.append(f"           {since}  {sparkline(row['timeline'])}")
+        lines.append(f"           {since}  {sparkline(row['timeline'])}".rstrip())
     if most is not None and len(incidents) > most:
         lines.append(f"           and {len(incidents) - most:,} more: `afterlog incidents --open`")
     return lines
@@ -534,8 +535,8 @@ def newest_at(feeds: Iterable[Newest]) -> datetime | None:
 
 
 def clock(at: datetime, now: datetime) -> str:
-    """Return a time of the last day without its date."""
-    return f"{at:%H:%M} UTC" if timedelta(0) <= now - at < DAY else f"{at:%Y-%m-%d %H:%M} UTC"
+    """Return a time, without its date if that is today's (UTC)."""
+    return f"{at:%H:%M} UTC" if at.astimezone(UTC).date() == now.astimezone(UTC).date() else f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 def front(
@@ -548,6 +549,8 @@ def front(
         data = "the tables of dead letters cannot be read: see `afterlog doctor`"
     elif ahead := [one.in_words for one in feeds if one.feed == "dlq" and one.ahead is not None]:
         data = ahead[0]
+    elif later := [one.in_words for one in feeds if one.feed == "dlq" and one.at is None and one.landed_at is not None]:
+        data = later[0]
     elif at:
         data = f"data {lasting(now - at)} old (newest dead letter {clock(at, now)})"
     loud = [one for one in opened if one.state.is_loud]
@@ -661,7 +664,8 @@ def evidence(found: Incidents, incident: Incident) -> list[str]:
     if died := died_around(row, row):
         known, offsets = row["window_record_count"], row["window_offset_count"]
         filled = f"; {known:,} of the {counted(offsets, 'offset')} hold records" if known and offsets else ""
-        lines.append(f"{died}{filled}.")
+        whole = of_all(row)
+        lines.append(f"{died}{filled}{f'; {whole}' if whole else ''}.")
     if (share := row["partition_share"]) is not None:
         lines.append(f"{percent(share)} of the source records are of partition {row['partition']}.")
     if (share := row["key_share"]) is not None and (many := key_percent(row, share)):
@@ -692,7 +696,7 @@ def _story(
         f"  {'As known now: ' if incident.known else ''}{visible(row['sentence'])}",
         f"  Since {moment(row['first_at'])} ({_ago(row['first_at'], now)}), last {moment(row['last_at'])} "
         f"({_ago(row['last_at'], now)}), for {lasting(row['last_at'] - row['first_at'])}.",
-        f"  {sparkline(row['timeline'])}  records by time",
+        *(f"  {line}  records by time" for line in [sparkline(row["timeline"])] if line),
     ]
     lines += [f"  {line}" for line in about_the_state(incident, found)]
     lines += ["", f"Evidence{known_now}", *(f"  {line}" for line in evidence(found, incident))]
@@ -700,10 +704,7 @@ def _story(
     for label, name in (("class", "exception_class"), ("cause", "exception_cause_class"), ("frame", "error_frame")):
         if row[name]:
             lines.append(f"  {label} {visible(row[name])}")
-    lines.append(
-        f"  fingerprint {row['fingerprint']} (version {row['algorithm_version']}) of cluster, owner, source topic, "
-        f"disposition {row['disposition'] or 'unknown'}, class, message and frame"
-    )
+    lines.append(f"  fingerprint {row['fingerprint']} {fingerprint_of(row)}")
     lines += ["", f"Where{known_now}"]
     least = "" if are_all_counted(row) else "at least "
     for place in (row["top_records"] or [])[:MOST_SAMPLES]:
@@ -735,6 +736,14 @@ def _story(
     if address := found.warehouse.settings.report.address_of(ids.page(row["incident_id"])):
         lines += ["", f"Page  {address}"]
     return lines
+
+
+def fingerprint_of(row: Mapping[str, Any]) -> str:
+    """Return what an incident's fingerprint is made of."""
+    return (
+        f"(version {row['algorithm_version']}) of cluster, owner, source topic, disposition "
+        f"{visible(row['disposition'] or 'unknown')}, class, message and frame"
+    )
 
 
 def no_change(knows_deployments: bool) -> str:

@@ -480,9 +480,10 @@ def _sentence(error: PySparkException) -> str:
     return f"The statement cannot be answered: {visible(_plain(str(error)))}"
 
 
-def no_value(name: str) -> UsageError:
-    """Return the error for a parameter of a statement that has no value."""
-    return UsageError(f"The statement needs a value for :{name}: give --param {name}=VALUE.")
+def no_value(*names: str) -> UsageError:
+    """Return the error for parameters of a statement that have no value."""
+    wanted, given = ", ".join(f":{name}" for name in names), " ".join(f"--param {name}=VALUE" for name in names)
+    return UsageError(f"The statement needs {'a value' if len(names) == 1 else 'values'} for {wanted}: give {given}.")
 
 
 def _plain(text: str) -> str:

@@ -54,7 +54,7 @@ _WAITS = "is held, as its topic broke the contract of"
 OUTCOMES = {
     "LOST": "its producer was told success, and its partition's log, which is not compacted, does not have it",
     "ABORTED": "its transaction was aborted: readers of committed records never see it",
-    "DEAD_LETTERED": "a group could not consume it",
+    "DEAD_LETTERED": "what consumed it could not process it",
     "ABSENT": "its producer was told success, and its partition's log does not have it; it is lost unless compaction "
     "removed it, which nothing tells",
     "FAILED": "its producer was told an error that rules out that it was written",

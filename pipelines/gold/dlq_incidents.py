@@ -36,5 +36,4 @@ def derive(rows: Sequence[Row], existing_rows: Sequence[Row]) -> Iterator[dict[s
             "severity": level,
             "severity_reasons": reasons,
             "partition_count_hit": len(row["partitions"] or ()),
-            "replayable_count": row["record_count"] - row["without_payload_count"] - row["suspected_count"],
         }

@@ -88,9 +88,12 @@ def micros(at: datetime) -> int:
 
 
 def sparkline(timeline: Iterable[Mapping[str, int]], most: int = 32) -> str:
-    """Return records by time as a row of blocks, at most ``most``, from the first record's half hour to the last's."""
+    """Return records by time as a row of blocks, at most ``most``, from the first record's half hour to the last's.
+
+    It is empty for one half hour: a single block tells nothing.
+    """
     counted = {one["half_hour"]: one["record_count"] for one in timeline}
-    if not counted:
+    if len(counted) < 2:
         return ""
     first, last = min(counted), max(counted)
     half_hours = (last - first) // 1_800_000_000 + 1

@@ -459,6 +459,19 @@ def died_around(episode: Row, found: Evidence | Row) -> str | None:
     return f"{percent(share)} of the {told['offset_share_of'] or OFFSETS} around them died" if share else None
 
 
+def of_all(row: Row) -> str | None:
+    """Say which share of all between an incident's first and last source records died, if another one is told.
+
+    Neighbours within a half hour can tell a greater share (`_share_of_records`). None: nothing else is known.
+    """
+    known, share = row["window_record_count"] or row["window_offset_count"], row["offset_share"]
+    if not known or not share or row["window_offset_count"] is None or row["offset_share_of"] == NO_MARKERS:
+        return None
+    of_partitions = (one["source_record_count"] for one in row["partitions"] or ())
+    whole = percent(min(1.0, sum(count for count in of_partitions if count > 1) / known))
+    return f"{whole} of all {known:,} from the first to the last" if whole != percent(share) else None
+
+
 def shared(kind: str | None, name: str | None) -> str:
     """Say what records with one attribute share; it names no value, but for the client that produced them."""
     return {

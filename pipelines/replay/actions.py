@@ -25,7 +25,7 @@ from pipelines.replay.model import Letter, Plan, Replayed
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
-    from pipelines.replay.planning import Draft
+    from pipelines.replay.planning import Draft, Entry
     from pipelines.replay.run import Progress
     from pipelines.run.stop import Stop
 
@@ -138,14 +138,29 @@ def explain(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
     """Say which rule decides about the dead letter at TOPIC:PARTITION:OFFSET, and what speaks against its replay."""
     known = rules.of(warehouse.settings)
     options = Options(max_replays=warehouse.settings.replay.max_replays)
-    found = Candidates(warehouse).chosen(Choice(records=(wanted,)), 1)
-    entries = eligibility.judged(warehouse, found, known, options)
+    candidates = Candidates(warehouse)
+    entries = eligibility.judged(warehouse, candidates.chosen(Choice(records=(wanted,)), 1), known, options)
     said = []
     for entry in entries:
         action, rule = known.decide(entry.candidate.facts)
         tried = known.rules[: known.rules.index(rule) + 1] if rule else known.rules
-        said.append(telling.explained(entry, rule, action, tried, form))
+        others = _of_same_record(warehouse, candidates, entry, known, options)
+        is_repeated = planning.is_repeated(entry, others)
+        places = [one.candidate.place for one in sorted(others, key=lambda one: one.letter)]
+        said.append(telling.explained(entry, rule, action, tried, places, is_repeated, form))
     return Answer("\n".join(said))
+
+
+def _of_same_record(
+    warehouse: Warehouse, candidates: Candidates, entry: Entry, known: rules.Rules, options: Options
+) -> list[Entry]:
+    """Return the other dead letters of the record that a dead letter is about, as far as headers name its places."""
+    places = {place for place in (entry.candidate.source, entry.written_first) if place is not None}
+    found = {one.place: one for place in places for one in candidates.of_source(*place)}
+    others = [one for place, one in found.items() if place != entry.candidate.place]
+    return [
+        one for one in eligibility.judged(warehouse, others, known, options) if one.written_first == entry.written_first
+    ]
 
 
 def discard(warehouse: Warehouse, choice: Choice, note: str | None) -> Answer:

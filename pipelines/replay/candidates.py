@@ -91,11 +91,32 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Replay:
+    """An earlier replay: its plan, and the dead letter that it replayed, of ``group``.
+
+    ``is_itself`` is false if that is another dead letter of the same source record.
+    """
+
+    plan_id: str
+    letter: Letter
+    group: str | None
+    is_itself: bool
+
+    @property
+    def in_words(self) -> str:
+        """It as a sentence about the dead letter that it speaks for."""
+        if self.is_itself:
+            return f"Plan {self.plan_id} replayed it before."
+        letter = visible(self.letter.place) + (f" of group {visible(self.group)}" if self.group is not None else "")
+        return f"Plan {self.plan_id} replayed its source record before, as dead letter {letter}, but not it itself."
+
+
+@dataclass(frozen=True)
 class Candidate:
     """A chosen dead letter: its row in silver.dlq_records, and what other tables know about it.
 
     ``state`` is accepted, quarantined or held. ``copies`` is how many rows are known at its place. ``attempt`` is the
-    number that its replay would have. ``replayed`` names the plan that replayed it, or its source record, before.
+    number that its replay would have. ``replayed`` tells which plan replayed it, or its source record, before.
     ``first`` is where and when the record was written first, if its headers name a later place.
     """
 
@@ -106,7 +127,7 @@ class Candidate:
     is_aborted: bool = False
     copies: int = 1
     attempt: int = 1
-    replayed: str | None = None
+    replayed: Replay | None = None
     is_discarded: bool = False
     is_discarded_by_rule: bool = False
     first: Source | None = None
@@ -268,6 +289,12 @@ class Candidates:
                 return name, verdict
         return None, None
 
+    def of_source(self, topic: str, partition: int, offset: int) -> list[Candidate]:
+        """Return the accepted dead letters whose headers name a source record."""
+        values = {"topic": topic, "partition": partition, "offset": offset}
+        here = " AND ".join(f"records.original_{part} = :{part}" for part in values)
+        return self._accepted(here, {"cluster": self.warehouse.cluster, **values}, None, None)
+
     def _named(self, wanted: Sequence[str]) -> list[Candidate]:
         """Return the dead letters at places, those in quarantine and held ones too.
 
@@ -356,7 +383,7 @@ class Candidates:
                     is_aborted=_within(spans, row["original_offset"]),
                     copies=row["copies"] or 1,
                     attempt=1 + max([told, *(one["attempt"] for one in (before, died) if one is not None)]),
-                    replayed=before["plan_id"] if before is not None else None,
+                    replayed=_replay(same[-1] if same else of_source, is_itself=bool(same)),
                     is_discarded=row["is_discarded"],
                     is_discarded_by_rule=row["is_discarded_by_rule"],
                     first=origins.first_of(row, died, history.hops),
@@ -380,7 +407,7 @@ class Candidates:
     @cached_property
     def _replayed(self) -> list[dict[str, Any]]:
         columns = ", ".join((*_LETTER, "original_topic", "original_partition", "original_offset", "plan_id", "attempt"))
-        columns += ", target_topic, target_topic_id, target_partition, target_offset, replayed_at"
+        columns += ", consumer_group, target_topic, target_topic_id, target_partition, target_offset, replayed_at"
         columns += ", first_place, first_timestamp"
         text = f"SELECT {columns} FROM {REPLAYED} WHERE cluster = :cluster ORDER BY attempt"
         return self._rows(text, {"cluster": self.warehouse.cluster}, (REPLAYED,))
@@ -456,6 +483,11 @@ def _choosing() -> Iterator[None]:
 
 def _signature(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return *(row[name] for name in SIGNATURE), owner_of(row)
+
+
+def _replay(row: Mapping[str, Any] | None, is_itself: bool) -> Replay | None:
+    """Return the replay that a row of gold.replayed_records tells."""
+    return None if row is None else Replay(row["plan_id"], Letter.of(row), row["consumer_group"], is_itself)
 
 
 def _wanted(limit: int | None, most: int) -> int:

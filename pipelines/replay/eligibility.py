@@ -7,12 +7,14 @@ plan then refuses.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from expectations.rules import counted
+from expectations.text import visible
 from pipelines.errors import AfterlogError
 from pipelines.replay import judge, planning, rules, store
 from pipelines.replay.candidates import MOST_NAMED, RECORDS, Candidate, Candidates, Choice
@@ -55,7 +57,8 @@ class Replayed:
 class Eligibility:
     """What a plan of an incident would do; ``to_fetch`` of the ``eligible`` records lack their payload as yet.
 
-    ``why_unknown`` is why nobody can tell: then there are no numbers.
+    ``of_others`` counts, by plan and group, records that were not replayed themselves, as their source records were, as
+    dead letters of that group (None: of no group). ``why_unknown`` is why nobody can tell: then there are no numbers.
     """
 
     chosen: int | None = None
@@ -63,12 +66,17 @@ class Eligibility:
     to_fetch: int = 0
     reasons: Mapping[str, int] | None = None
     replayed: Sequence[Replayed] = ()
+    of_others: Mapping[tuple[str, str | None], int] = field(default_factory=dict)
     why_unknown: str | None = None
 
     @property
     def in_words(self) -> list[str]:
         """It in sentences."""
         lines = [one.in_words for one in self.replayed[:MOST_REPLAYS]]
+        for (plan_id, group), count in list(self.of_others.items())[:MOST_REPLAYS]:
+            of = f"dead letters of group {visible(group)}" if group is not None else "other dead letters"
+            were = "1 record was" if count == 1 else f"{count:,} records were"
+            lines.append(f"{were} not replayed, but plan {plan_id} replayed the same source records as {of}.")
         if self.eligible is None or self.chosen is None:
             return [*lines, f"How many records a plan would replay is not known: {self.why_unknown}"]
         of = "it" if self.chosen == 1 else f"the {self.chosen:,} records"
@@ -89,6 +97,10 @@ class Eligibility:
             "payloads_to_fetch": self.to_fetch,
             "reasons": dict(self.reasons or {}),
             "why_unknown": self.why_unknown,
+            "of_others": [
+                {"plan": plan_id, "consumer_group": group, "records": count}
+                for (plan_id, group), count in self.of_others.items()
+            ],
             "replayed": [
                 {"plan": one.plan_id, "records": one.records, "last_at": one.last_at, "outcomes": dict(one.outcomes)}
                 for one in self.replayed
@@ -98,44 +110,101 @@ class Eligibility:
 
 def of_incident(warehouse: Warehouse, incident_id: str) -> Eligibility:
     """Return what a plan of an incident would do if it was made now."""
-    replayed: Sequence[Replayed] = ()
-    try:
-        place_of(warehouse.settings)
-        known = rules.of(warehouse.settings)
-        candidates = Candidates(warehouse, known)
-        incident = candidates.incident(incident_id)
-        if incident["record_count"] > MOST_JUDGED:
-            return _of_many(warehouse, candidates, incident)
-        found = candidates.chosen(Choice(incident=incident_id), warehouse.settings.replay.most_records)
-        replayed = _replayed(warehouse, found)
-        entries = judged(warehouse, found, known, Options(max_replays=warehouse.settings.replay.max_replays))
-        planning.leave_out_repeated(entries)
-    except AfterlogError as error:
-        return Eligibility(replayed=replayed, why_unknown=str(error))
-    eligible = [entry for entry in entries if not entry.reasons]
-    reasons = Counter(reason for entry in entries for reason in entry.reasons)
-    to_fetch = sum(entry.is_to_fetch for entry in eligible)
-    return Eligibility(len(entries), len(eligible), to_fetch, reasons, replayed)
+    return Replays(warehouse).of_incident(incident_id)
 
 
-def _of_many(warehouse: Warehouse, candidates: Candidates, incident: Mapping[str, Any]) -> Eligibility:
-    """Return what was replayed of an incident whose records are too many to be judged while somebody waits."""
-    name, count = incident["incident_id"], incident["record_count"]
-    places = tuple(dict.fromkeys(Letter.of(row).place for row in store.replayed(warehouse)))
-    found: list[Candidate] = []
-    for first in range(0, len(places), MOST_NAMED):
-        of_others = candidates.chosen(Choice(records=places[first : first + MOST_NAMED]), MOST_NAMED)
-        found += [candidate for candidate in of_others if candidate.incident_id == name]
-    why = f"the incident has {count:,} records; `afterlog replay plan --incident {name} --dry-run` judges each."
-    return Eligibility(replayed=_replayed(warehouse, found), why_unknown=why)
+@dataclass
+class Replays:
+    """Tells what plans of incidents would do if they were made now; what does not depend on one is read once."""
+
+    warehouse: Warehouse
+
+    def of_incident(self, incident_id: str) -> Eligibility:
+        """Return what a plan of an incident would do."""
+        replayed: Sequence[Replayed] = ()
+        settings = self.warehouse.settings
+        try:
+            place_of(settings)
+            candidates = self._candidates
+            incident = candidates.incident(incident_id)
+            if incident["record_count"] > MOST_JUDGED:
+                return self._of_many(incident)
+            found = candidates.chosen(Choice(incident=incident_id), settings.replay.most_records)
+            replayed = self._told(found)
+            options = Options(max_replays=settings.replay.max_replays)
+            entries = judged(self.warehouse, found, candidates.rules, options, self._letter_topics)
+            planning.leave_out_repeated(entries)
+        except AfterlogError as error:
+            return Eligibility(replayed=replayed, why_unknown=str(error))
+        eligible = [entry for entry in entries if not entry.reasons]
+        reasons = Counter(reason for entry in entries for reason in entry.reasons)
+        to_fetch = sum(entry.is_to_fetch for entry in eligible)
+        befores = [one.replayed for one in found if one.replayed is not None and not one.replayed.is_itself]
+        of_others = Counter((one.plan_id, one.group) for one in befores)
+        return Eligibility(len(entries), len(eligible), to_fetch, reasons, replayed, of_others)
+
+    def _of_many(self, incident: Mapping[str, Any]) -> Eligibility:
+        """Return what was replayed of an incident whose records are too many to be judged while somebody waits."""
+        name, count = incident["incident_id"], incident["record_count"]
+        found = [candidate for candidate in self._all_replayed if candidate.incident_id == name]
+        why = f"the incident has {count:,} records; `afterlog replay plan --incident {name} --dry-run` judges each."
+        return Eligibility(replayed=self._told(found), why_unknown=why)
+
+    def _told(self, candidates: Sequence[Candidate]) -> list[Replayed]:
+        """Return what plans replayed of dead letters, the newest first."""
+        places = {candidate.place for candidate in candidates}
+        by_plan: dict[str, list[datetime]] = {}
+        for row in self._rows:
+            if Letter.of(row).place in places:
+                by_plan.setdefault(row["plan_id"], []).append(row["replayed_at"])
+        outcomes: dict[str, Counter[str]] = {}
+        for row in self._outcomes if by_plan else ():
+            if Letter.of(row).place in places:
+                outcomes.setdefault(row["plan_id"], Counter())[row["outcome"]] += 1
+        found = [
+            Replayed(plan_id, len(times), max(times), outcomes.get(plan_id, {})) for plan_id, times in by_plan.items()
+        ]
+        return sorted(found, key=lambda one: (one.last_at, one.plan_id), reverse=True)
+
+    @cached_property
+    def _candidates(self) -> Candidates:
+        return Candidates(self.warehouse, rules.of(self.warehouse.settings))
+
+    @cached_property
+    def _letter_topics(self) -> set[str]:
+        return letter_topics(self.warehouse)
+
+    @cached_property
+    def _rows(self) -> list[dict[str, Any]]:
+        return store.replayed(self.warehouse)
+
+    @cached_property
+    def _outcomes(self) -> list[dict[str, Any]]:
+        return store.outcomes(self.warehouse)
+
+    @cached_property
+    def _all_replayed(self) -> list[Candidate]:
+        """The dead letters that plans replayed."""
+        places = tuple(dict.fromkeys(Letter.of(row).place for row in self._rows))
+        found: list[Candidate] = []
+        for first in range(0, len(places), MOST_NAMED):
+            found += self._candidates.chosen(Choice(records=places[first : first + MOST_NAMED]), MOST_NAMED)
+        return found
 
 
 def judged(
-    warehouse: Warehouse, candidates: Sequence[Candidate], known: Rules, options: Options
+    warehouse: Warehouse,
+    candidates: Sequence[Candidate],
+    known: Rules,
+    options: Options,
+    topics: Collection[str] | None = None,
 ) -> list[planning.Entry]:
-    """Return the entries of candidates with the reasons that tables, rules and the journal give, without a cluster."""
+    """Return the entries of candidates with the reasons that tables, rules and the journal give, without a cluster.
+
+    ``topics`` are the dead-letter topics of which records landed, which are looked up if not given.
+    """
     entries = planning.judged(candidates, known, options)
-    planning.judge_loops(entries, letter_topics(warehouse))
+    planning.judge_loops(entries, letter_topics(warehouse) if topics is None else topics)
     planning.judge_claims(entries, options, claims(warehouse.settings, entries))
     return entries
 
@@ -160,18 +229,3 @@ def letter_topics(warehouse: Warehouse) -> set[str]:
     equal: Mapping[str, str | int] = {"cluster": warehouse.cluster}
     found = jvmless.query(warehouse, RECORDS, "SELECT DISTINCT dlq_topic FROM rows", equal)
     return {row["dlq_topic"] for row in found}
-
-
-def _replayed(warehouse: Warehouse, candidates: Sequence[Candidate]) -> list[Replayed]:
-    """Return what plans replayed of dead letters, the newest first."""
-    places = {candidate.place for candidate in candidates}
-    by_plan: dict[str, list[datetime]] = {}
-    for row in store.replayed(warehouse):
-        if Letter.of(row).place in places:
-            by_plan.setdefault(row["plan_id"], []).append(row["replayed_at"])
-    outcomes: dict[str, Counter[str]] = {}
-    for row in store.outcomes(warehouse) if by_plan else ():
-        if Letter.of(row).place in places:
-            outcomes.setdefault(row["plan_id"], Counter())[row["outcome"]] += 1
-    found = [Replayed(plan_id, len(times), max(times), outcomes.get(plan_id, {})) for plan_id, times in by_plan.items()]
-    return sorted(found, key=lambda one: (one.last_at, one.plan_id), reverse=True)

@@ -83,6 +83,11 @@ class Entry:
         return Source.of(self.candidate.row, self.fetched_timestamp if at is None else at)
 
     @property
+    def written_first(self) -> tuple[Any, ...] | None:
+        """Topic, partition and offset of the record before all replays and retries; None if a part is unknown."""
+        return self.candidate.source if self.first is None else self.first[:3]
+
+    @property
     def dead_lettered_at(self) -> datetime | None:
         """When the dead letter was written, at the latest when it landed; None: nobody knows."""
         row = self.candidate.row
@@ -161,7 +166,7 @@ def leave_out_repeated(entries: Sequence[Entry]) -> None:
     latest: dict[tuple[Any, ...], Entry] = {}
     oldest = datetime.min.replace(tzinfo=UTC)
     for entry in entries:
-        source = entry.candidate.source if entry.first is None else entry.first[:3]
+        source = entry.written_first
         if entry.reasons or source is None:
             continue
         before = latest.get((source, entry.topic))
@@ -171,6 +176,13 @@ def leave_out_repeated(entries: Sequence[Entry]) -> None:
             latest[source, entry.topic] = pair[1]
         else:
             latest[source, entry.topic] = entry
+
+
+def is_repeated(entry: Entry, others: Iterable[Entry]) -> bool:
+    """Tell whether a plan that also has others of its source record would replay one of these instead."""
+    copies = [replace(one, reasons=[*one.reasons]) for one in (entry, *others)]
+    leave_out_repeated(copies)
+    return copies[0].reasons != entry.reasons
 
 
 def judge_loops(entries: Sequence[Entry], letter_topics: Collection[str]) -> None:

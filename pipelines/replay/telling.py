@@ -23,6 +23,7 @@ from pipelines.run.newest import lasting
 from pipelines.text import iso
 
 MOST_FLOWS = 10
+MOST_OTHERS = 3
 MOST_SAMPLES = 10
 MOST_OF_VALUE = 120  # characters
 
@@ -197,8 +198,20 @@ def _cut(text: str) -> str:
     return text if len(text) <= MOST_OF_VALUE else f"{text[:MOST_OF_VALUE]}…"
 
 
-def explained(entry: Entry, rule: Rule | None, action: Action, tried: Sequence[Rule], form: str) -> str:
-    """Return which rule decided about a dead letter, and what else speaks for or against its replay."""
+def explained(
+    entry: Entry,
+    rule: Rule | None,
+    action: Action,
+    tried: Sequence[Rule],
+    others: Sequence[str],
+    is_repeated: bool,
+    form: str,
+) -> str:
+    """Return which rule decided about a dead letter, and what else speaks for or against its replay.
+
+    ``others`` are the places of other dead letters of its source record, in order; ``is_repeated`` tells whether a plan
+    replays one of them instead.
+    """
     candidate = entry.candidate
     if form == "json":
         facts = {
@@ -210,7 +223,10 @@ def explained(entry: Entry, rule: Rule | None, action: Action, tried: Sequence[R
             "verdict": candidate.verdict,
             "target": entry.topic,
             "attempt": candidate.attempt,
-            "replayed_by": candidate.replayed,
+            "replayed_by": candidate.replayed.plan_id if candidate.replayed else None,
+            "replayed_letter": candidate.replayed.letter.place if candidate.replayed else None,
+            "of_same_source_record": list(others),
+            "is_repeated": is_repeated,
         }
         return json.dumps(facts)
     lines = [visible(candidate.place)]
@@ -228,11 +244,21 @@ def explained(entry: Entry, rule: Rule | None, action: Action, tried: Sequence[R
     if candidate.incident_id:
         lines.append(f"  It is of incident {candidate.incident_id}, {candidate.verdict}.")
     if candidate.replayed:
-        lines.append(f"  Plan {candidate.replayed} replayed it before.")
+        lines.append(f"  {candidate.replayed.in_words}")
     if candidate.row["payload_copied"] is False:
         lines.append("  Its payload was never copied: a plan takes it from the original topic, if that still has it.")
+    if others:
+        named = ", ".join(map(visible, others[:MOST_OTHERS])) + (
+            f" and {len(others) - MOST_OTHERS:,} more" if len(others) > MOST_OTHERS else ""
+        )
+        lines.append(f"  Of its source record {counted(len(others), 'other dead letter')} landed: {named}.")
     if entry.reasons:
         lines += [f"  Not eligible, {reason}: {REASONS[reason]}." for reason in entry.reasons]
+    elif is_repeated:
+        lines.append(
+            f"  Eligible alone, to {visible(entry.topic or 'its target')}. A plan that has a later one of these too "
+            "replays that one instead (same_source_record)."
+        )
     else:
         lines.append(f"  The tables know nothing against a replay to {visible(entry.topic or 'its target')}.")
     return "\n".join(lines)

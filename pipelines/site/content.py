@@ -151,7 +151,8 @@ class Suspect:
 class Case:
     """An incident, whole; its timeline counts records by spans of time that last ``each``.
 
-    ``no_change`` says that no suspect is a change; it is empty if one is.
+    ``no_change`` says that no suspect is a change; it is empty if one is. ``replay`` says what a plan of it would
+    replay, and what was replayed before; None: nobody was asked.
     """
 
     incident_id: str
@@ -184,6 +185,7 @@ class Case:
     cause_class: str | None
     frame: str | None
     fingerprint: str
+    fingerprint_of: str
     predecessor: str | None
     with_payload: int
     without_payload: int
@@ -192,6 +194,7 @@ class Case:
     suspects: tuple[Suspect, ...]
     no_change: str
     blast: Blast | None
+    replay: tuple[str, ...] | None
     commands: tuple[Command, ...]
     page: str | None
 
@@ -285,7 +288,7 @@ class Application:
     revision: int | None
     nodes: int | None
     last_seen_at: datetime | None
-    last_pushed_at: datetime | None
+    last_accepted_at: datetime | None
     defects: tuple[str, ...]
     reads: tuple[str, ...]
     writes: tuple[str, ...]
@@ -295,9 +298,24 @@ class Application:
     description: str | None = field(repr=False)
 
     @property
+    def condition(self) -> str:
+        """Its health, and that its description is malformed, which health does not tell."""
+        return f"{self.health}, malformed" if self.health == "OK" and self.defects else self.health
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it needs a look, in words; nothing if it needs none."""
+        found = (
+            (self.health not in SETTLED, "its health"),
+            (bool(self.defects), "its defects"),
+            (bool(self.before_incidents), "changed near an open incident"),
+        )
+        return tuple(words for holds, words in found if holds)
+
+    @property
     def needs_a_look(self) -> bool:
         """True if its health is not good, its description has defects, or an open incident followed a change."""
-        return self.health not in SETTLED or bool(self.defects) or bool(self.before_incidents)
+        return bool(self.reasons)
 
 
 @dataclass(frozen=True)
@@ -314,7 +332,10 @@ class Replayable:
 
 @dataclass(frozen=True)
 class Replay:
-    """A plan of a replay, how many of its records stand on their targets, and what became of these."""
+    """A plan of a replay, how many of its records stand on their targets, and what became of these.
+
+    ``unknown`` counts those of which nobody knows whether they were delivered or died again.
+    """
 
     plan_id: str
     created_at: datetime
@@ -324,6 +345,7 @@ class Replay:
     replayed: int
     delivered: int
     died_again: int
+    unknown: int
 
 
 @dataclass(frozen=True)

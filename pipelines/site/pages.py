@@ -24,7 +24,7 @@ from pipelines.commands.incidents import clock, quoted
 from pipelines.incidents.blast import Blast
 from pipelines.run.newest import lasting, moment
 from pipelines.site import addresses, charts, findings
-from pipelines.site.content import SHOWN_DAYS, Application, Case, Content, Light, Place
+from pipelines.site.content import SETTLED, SHOWN_DAYS, Application, Case, Content, Light, Place
 from pipelines.site.parts import Parts
 from pipelines.site.quality import Pipeline, bars, unread_of
 from pipelines.text import elided, iso, size_of
@@ -248,7 +248,8 @@ class _Site:
             [
                 [
                     [visible(one.name), addresses.application(one.name)],
-                    one.health,
+                    one.condition,
+                    ", ".join(one.reasons),
                     one.revision,
                     iso(one.last_seen_at) if one.last_seen_at else None,
                     visible(one.sentence),
@@ -262,11 +263,18 @@ class _Site:
         groups, topics, applications = self.place_rows
         counts = ["link", "number", "number", "number"]
         names = ["Dead letters", "Open incidents", "Incidents"]
-        of = ["Application", "Health", "Revision", "Last seen (UTC)", "In words"]
+        of = ["Application", "Health", "Needs a look", "Revision", "Last seen (UTC)", "In words"]
         return [
             Finder("groups", "Owners of dead letters", ["Owner", *names], counts, groups, True),
-            Finder("topics", "Topics", ["Topic", *names], counts, topics, True),
-            Finder("applications", "Applications", of, ["link", "text", "number", "time", "text"], applications, True),
+            Finder("topics", "Topics", ["Topic", "Dead letters from it or in it", *names[1:]], counts, topics, True),
+            Finder(
+                "applications",
+                "Applications",
+                of,
+                ["link", "text", "text", "number", "time", "text"],
+                applications,
+                True,
+            ),
         ]
 
     @cached_property
@@ -373,6 +381,7 @@ def _environment() -> Environment:
         "sentence": findings.sentence,
         "stale": SILENT,
         "plural": plural,
+        "settled": SETTLED,
         "data_docs": f"{DATA_DOCS}/index.html",
         "days": _days,
         "months": _months,

@@ -30,6 +30,7 @@ from pipelines.commands.incidents import (
     WEEK,
     Incident,
     Incidents,
+    Replays,
     diff_of,
     place_of,
     quoted,
@@ -73,12 +74,14 @@ from pipelines.warehouse.tables import Warehouse
 CURRENT, CHANGES, HEALTH, EDGES = (
     f"gold.{name}" for name in ("topology_current", "topology_changes", "push_health", "topology_edges")
 )
+REPLAYS = "gold.replays"
 RECONCILIATION, GUARANTEES, LEDGER = "gold.reconciliation", "gold.delivery_guarantees", "gold.message_ledger"
 
 MINUTE, HALF_HOUR = timedelta(minutes=1), timedelta(minutes=30)
 SHORT = timedelta(hours=6)
 MOST_IN_MINUTES = 200  # incidents
 MOST_REPLAYS_LISTED = 5
+MOST_JUDGED = 20  # incidents, in about two seconds
 MOST_TOLD_APART = 6  # that the timeline tells apart
 MOST_DIFFS = 2
 MOST_LOST = 50
@@ -91,8 +94,9 @@ def gather(
     behind: Sequence[Freshness] | None = None,
     feeds: Sequence[Feed] | None = None,
     now: datetime | None = None,
+    replays: Callable[[str], Replays] | None = None,
 ) -> Content:
-    """Collect what the site says, as of ``now``."""
+    """Collect what the site says, as of ``now``; ``replays`` tells of a plan of an incident, always as of now."""
     now = now or datetime.now(UTC)
     feeds = quality.feeds_of(warehouse, now) if feeds is None else feeds
     pipeline = quality.gather(warehouse, behind, feeds, now)
@@ -102,7 +106,7 @@ def gather(
     pairs = [(one.newest, one.silence) for one in feeds if one.newest.used]
     opened = [one for one in known.known if one.state.is_open] if known else []
     findings = tables.guarded(FINDINGS, lambda: findings_of(warehouse, pairs, now, opened), nothing, must_exist=False)
-    cases = _cases(warehouse, known, tables) if known else ()
+    cases = _cases(warehouse, known, tables, replays) if known else ()
     applications = _applications(tables, cases)
     delivery = _delivery(warehouse, tables)
     letters = tables.guarded(SUMMARY, lambda: dead_letters(warehouse, now), DeadLetters())
@@ -157,6 +161,13 @@ class _Tables:
             none: list[dict[str, Any]] = []
             self.read[table] = self.guarded(table, lambda: jvmless.rows(self.warehouse, table, equal), none)
         return self.read[table]
+
+    def distinct(self, table: str, column: str) -> list[dict[str, Any]]:
+        """Return the different values of a column, which are not null, as rows."""
+        text = f"SELECT DISTINCT {column} FROM rows WHERE {column} IS NOT NULL"
+        equal = {"cluster": self.warehouse.cluster}
+        none: list[dict[str, Any]] = []
+        return self.guarded(table, lambda: jvmless.query(self.warehouse, table, text, equal), none)
 
     def guarded(self, table: str, read: Callable[[], T], otherwise: T, must_exist: bool = True) -> T:
         """Return what is read of a table, or something else if that fails: a damaged table must not end the page."""
@@ -288,7 +299,9 @@ def _markers(tables: _Tables, pipeline: Pipeline) -> list[Marker]:
 # ---------------------------------------------------------------------------------------------------------- incidents
 
 
-def _cases(warehouse: Warehouse, known: Incidents, tables: _Tables) -> tuple[Case, ...]:
+def _cases(
+    warehouse: Warehouse, known: Incidents, tables: _Tables, replays: Callable[[str], Replays] | None
+) -> tuple[Case, ...]:
     suspects: dict[str, list[Row]] = defaultdict(list)
     for row in tables[SUSPECTS]:
         suspects[row["incident_id"]].append(row)
@@ -303,6 +316,11 @@ def _cases(warehouse: Warehouse, known: Incidents, tables: _Tables) -> tuple[Cas
     blasts = _Blasts(tables)
     no_change = incidents.no_change(bool(tables[DEPLOYED]))
     show = payloads.shown(warehouse) if warehouse.settings.report.payloads else None
+    asked = _planned(known, tables) if replays is not None else set()
+
+    def told(name: str) -> Replays | None:
+        return tables.guarded(RECORDS, lambda: replays(name) if replays is not None and name in asked else None, None)
+
     return tuple(
         _case(
             known,
@@ -314,9 +332,18 @@ def _cases(warehouse: Warehouse, known: Incidents, tables: _Tables) -> tuple[Cas
             blasts(one.row),
             minutes.get(one.row["incident_id"]),
             show if one.state.is_open and place < payloads.MOST_INCIDENTS else None,
+            told(one.row["incident_id"]),
         )
         for place, one in enumerate(known.known)
     )
+
+
+def _planned(known: Incidents, tables: _Tables) -> set[str]:
+    """Return the incidents whose replay pages tell: some that are open, and some of which plans took records."""
+    opened = [one.row["incident_id"] for one in known.known if one.state.is_open]
+    names = {ids.standing(row["incident_id"], known.merged) for row in tables.distinct(REPLAYS, "incident_id")}
+    planned = [one.row["incident_id"] for one in known.known if one.row["incident_id"] in names]
+    return {*opened[:MOST_JUDGED], *planned[:MOST_JUDGED]}
 
 
 def _minutes(warehouse: Warehouse, known: Sequence[Incident]) -> Mapping[str, Mapping[int, int]]:
@@ -409,6 +436,7 @@ def _case(
     blast: Blast | None,
     minutes: Mapping[int, int] | None,
     show: Callable[[str], str] | None,
+    replay: Replays | None,
 ) -> Case:
     row, state = incident.row, incident.state
     samples = list(_samples(row, letters))
@@ -444,8 +472,9 @@ def _case(
         row["exception_cause_class"],
         row["error_frame"],
         row["fingerprint"],
+        incidents.fingerprint_of(row),
         row["predecessor_id"],
-        row["replayable_count"],
+        row["record_count"] - row["without_payload_count"] - row["suspected_count"],
         row["without_payload_count"],
         tuple(
             Partition(
@@ -461,6 +490,7 @@ def _case(
         tuple(Suspect(one["kind"], one["name"], one["sentence"], one["changed_at"]) for one in suspects),
         "" if any(one["changed_at"] for one in suspects) else no_change,
         blast,
+        tuple(map(visible, replay.in_words)) if replay is not None else None,
         tuple(_commands(row, samples, suspects, revisions)),
         known.warehouse.settings.report.address_of(addresses.incident(row["incident_id"])),
     )
@@ -559,19 +589,14 @@ def _replays(tables: _Tables) -> tuple[Replay, ...]:
     replayed = Counter(row["plan_id"] for row in tables["gold.replayed_records"])
     outcomes = Counter((row["plan_id"], row["outcome"]) for row in tables["gold.replay_outcomes"])
     plans = sorted(tables["gold.replay_plans"], key=lambda row: (row["created_at"], row["plan_id"]), reverse=True)
-    return tuple(
-        Replay(
-            row["plan_id"],
-            row["created_at"],
-            _chosen(row["choice"]),
-            row["target"],
-            row["eligible_count"],
-            replayed[row["plan_id"]],
-            outcomes[row["plan_id"], "DELIVERED"],
-            outcomes[row["plan_id"], "DIED_AGAIN"],
-        )
-        for row in plans[:MOST_REPLAYS_LISTED]
-    )
+
+    def told(row: Row) -> Replay:
+        name = row["plan_id"]
+        done, delivered, died = replayed[name], outcomes[name, "DELIVERED"], outcomes[name, "DIED_AGAIN"]
+        at, choice, target, eligible = (row[one] for one in ("created_at", "choice", "target", "eligible_count"))
+        return Replay(name, at, _chosen(choice), target, eligible, done, delivered, died, done - delivered - died)
+
+    return tuple(told(row) for row in plans[:MOST_REPLAYS_LISTED])
 
 
 # ------------------------------------------------------------------------------------------------------------ delivery

@@ -282,6 +282,7 @@ changes AS (
     changed_at,
     greatest(CAST(0 AS BIGINT), timestampdiff(SECOND, changed_at, first_at)) AS distance_seconds,
     weight,
+    timestampdiff(SECOND, first_at, changed_at) AS seconds_after,
     what,
     details
   FROM (
@@ -319,6 +320,9 @@ found AS (
     concat(
       what,
       CASE
+        WHEN seconds_after > 0 THEN concat(
+          ' ', seconds_after, IF(seconds_after = 1, ' second', ' seconds'), ' after the first record'
+        )
         WHEN distance_seconds < 60 THEN ' at about the same time'
         WHEN distance_seconds < 120 THEN ' 1 minute before'
         WHEN distance_seconds < 7200 THEN concat(' ', distance_seconds div 60, ' minutes before')

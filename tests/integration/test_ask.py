@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from pipelines.catalog import stages
 from pipelines.commands import ask, query
 from pipelines.commands import rows as printed
 from pipelines.commands.generate import generate
+from pipelines.errors import UsageError
 from pipelines.run import runner
 from pipelines.settings import ROOT, Settings, load
 from pipelines.stores import lock
@@ -191,7 +193,11 @@ def test_the_command_answers_without_a_jvm(places: dict[str, str]) -> None:
 def test_a_question_that_is_asked_wrongly(places: dict[str, str]) -> None:
     for words, said in (
         (["top_grups"], "Did you mean 'top_groups'"),
-        (["source_record_history", "--param", "topic=a"], "needs a value for :"),
+        (["source_record_history", "--param", "topic=a"], "needs values for :offset, :partition: give --param offset="),
+        (
+            ["source_record_history", *(f"--param={one}" for one in ("topic=a", "partition=x", "offset=1"))],
+            ":partition takes a whole number, not 'x'.",
+        ),
         (["top_groups", "--param", "now=x"], "is no time"),
         (["--param", "a=1"], "needs a question"),
     ):
@@ -220,8 +226,11 @@ def test_remarks_are_those_of_sql(rich: Settings, capsys: pytest.CaptureFixture[
 
 def test_parameters_of_other_types_are_left_to_spark(rich: Settings) -> None:
     question = ask.find("source_record_history")
-    for wrong in ({"partition": "0"}, {"partition": True}, {"topic": 7}):
-        assert ask.answer_without_jvm(Warehouse(rich), question, {"now": CAPTURED, **PLACES[0], **wrong}, "csv") is None
+    for other in ({"partition": Decimal("0.5")}, {"topic": 7}):
+        assert ask.answer_without_jvm(Warehouse(rich), question, {"now": CAPTURED, **PLACES[0], **other}, "csv") is None
+    for wrong in ("0", True):
+        with pytest.raises(UsageError, match=":partition takes a whole number"):
+            ask.answer_without_jvm(Warehouse(rich), question, {**PLACES[0], "partition": wrong}, "csv")
 
 
 def test_statements_of_standard_input_share_a_session(places: dict[str, str]) -> None:

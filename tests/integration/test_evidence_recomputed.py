@@ -365,12 +365,20 @@ def among(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> Non
     says_among(found, truth)
 
 
-@sentence(rf"{AROUND} died(?:; (?P<held>{N}) of the (?P<offsets>{N}) offsets? hold records)?\.")
+@sentence(
+    rf"{AROUND} died(?:; (?P<held>{N}) of the (?P<offsets>{N}) offsets? hold records)?"
+    rf"(?:; (?P<whole>{SHARE}) of all (?P<all>{N}) from the first to the last)?\."
+)
 def died(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     says_died(found, truth)
     _, _, offsets, held = truth.around
     assert (found["held"] and number(found["held"])) == held
     assert found["held"] is None or number(found["offsets"]) == offsets
+    if found["whole"]:
+        within = sum(len(of) for of in truth.of_partitions.values() if len(of) > 1)
+        assert number(found["all"]) == (held or offsets)
+        says_share(found["whole"], min(Fraction(1), Fraction(within, held or offsets)))
+        assert found["whole"] != found["share"]
 
 
 @sentence(rf"(?P<share>{SHARE}) of the source records are of partition (?P<partition>\d+)\.")

@@ -112,7 +112,9 @@ def contradictions(row: dict[str, Any], answer: describe_command.Answer) -> Iter
     yield from unless(status in statuses[health], "health and status")
     names = {NOT_STORED: "NOT_STORED", ERROR: "ERROR", AVAILABLE: "AVAILABLE"}
     yield from unless(row["status_name"] == names[status], "status and its name")
-    yield from unless((code == 0) == (status == AVAILABLE), "exit code and status")
+    is_kept = health in ("REJECTED", "STALE", "CONFLICT") and status == NOT_STORED and row["revision"] is not None
+    yield from unless(status != AVAILABLE or code == 0, "AVAILABLE and refused")
+    yield from unless(code != 0 or status == AVAILABLE or is_kept, "exit code and status")
     yield from unless(status != AVAILABLE or row["description"] is not None, "AVAILABLE and nothing to show")
     yield from unless((row["revision"] is None) == (row["description"] is None), "revision and description")
     yield from unless((row["deleted_at"] is not None) == (health == "DELETED"), "deleted and not DELETED")

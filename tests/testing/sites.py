@@ -92,7 +92,6 @@ def incident(number: int, **more: Any) -> dict[str, Any]:
         "attribute_kind": None,
         "attribute_share": None,
         "is_rejection": True,
-        "replayable_count": 10,
         **more,
     }
 

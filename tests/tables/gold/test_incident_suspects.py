@@ -101,6 +101,28 @@ def test_the_last_start_of_a_broker_in_the_day_before_is_a_suspect(
     }
 
 
+def test_what_came_after_the_first_record_is_not_told_as_before(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    incident = {**OURS, "original_topic": "orders", "consumer_group": "workers", "record_count": 3}
+    store(
+        settings,
+        "gold.dlq_incidents",
+        {**incident, "incident_id": "zero", "first_at": FIRST - 30 * HOUR},
+        {**incident, "incident_id": "one", "first_at": FIRST},
+    )
+    for node, seconds in ((1, 49), (2, -HOUR.seconds)):
+        at = {"node_id": node, "started_at": FIRST + timedelta(seconds=seconds)}
+        store(settings, "silver.broker_starts", {**OURS, "component": "BrokerServer"} | at)
+    assert run(spark, settings, TABLE)[TABLE].status == "passed"
+    found = {row["name"]: row for row in jvmless.rows(Warehouse(settings), TABLE, OURS)}
+    assert {name: row["sentence"].partition(" came ")[2] for name, row in found.items()} == {
+        "1": "49 seconds after the first record"
+    }
+    assert {row["distance_seconds"] for row in found.values()} == {0}
+
+
 def test_a_start_that_precedes_everything_is_no_suspect(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path
 ) -> None:

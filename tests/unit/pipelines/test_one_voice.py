@@ -21,17 +21,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from expectations.gold import replay_plans
 from expectations.text import visible
 from pipelines.alerts import news
-from pipelines.commands import ask, incidents
+from pipelines.commands import ask, describe, incidents
 from pipelines.commands import rows as printed
 from pipelines.commands.findings import NOT_READ_ON, URGENT
 from pipelines.incidents.severity import LEVELS
 from pipelines.metrics.families import families
+from pipelines.replay import actions as actions_of_replays
 from pipelines.settings import Settings, load
 from pipelines.site import reading
 from pipelines.site.content import Content
-from pipelines.warehouse import actions
+from pipelines.warehouse import actions, append
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
 from tests.testing.deliveries import store
@@ -42,6 +44,9 @@ MINUTE = timedelta(minutes=1)
 GROUPS = ("orders-workers", "billing\x1b[31m", "<b>sink</b>")
 TOPICS = ("orders", "payments", "shipments")
 KINDS = ("LOST_MESSAGES", "FAILED_DLQ_WRITES", "QUARANTINED", "WOULD_FAIL", "LATE_DATA")
+HEALTH = {"OK": 3, "DELETED": 1, "LOST": 1, "PLUGIN_ERROR": 2, "REJECTED": 1, "STALE": 1}
+"""Health of topologies, with the status that a broker gives."""
+TOLD = ("OK", "REJECTED", "STALE")
 OUTCOMES = ("LOST", "DEAD_LETTERED", "ACKNOWLEDGED", "FAILED")
 
 
@@ -231,6 +236,45 @@ FACTS: dict[str, dict[str, Fact]] = {
         "page": lambda world: {one.name: one.day for one in world.page.timeline.series if one.day},
         "ask": lambda world: {row["owner"]: row["record_count"] for row in world.asked("top_groups")},
     },
+    "which topologies need a look for what they are": {
+        "page": lambda world: {
+            one.name: (one.health, list(one.defects), one.last_accepted_at)
+            for one in world.page.applications
+            if one.health != "OK" or one.defects
+        },
+        "ask": lambda world: {
+            row["group_id"]: (row["health"], row["defects"], datetime.fromisoformat(row["last_accepted_at"]))
+            for row in world.asked("topology_health")
+        },
+    },
+    "the last known topology of applications": {
+        "page": lambda world: {
+            one.name: json.loads(one.description or "") for one in world.page.applications if one.health in TOLD
+        },
+        "describe": lambda world: {
+            one.name: json.loads(describe.answer(world.tables, one.name, "json").result)["topologyDescription"]
+            for one in world.page.applications
+            if one.health in TOLD
+        },
+    },
+    "what became of the records of plans": {
+        "page": lambda world: {one.plan_id: (one.replayed, one.delivered, one.unknown) for one in world.page.replays},
+        "replay status": lambda world: {
+            one.plan_id: (told["replayed"], outcomes.get("DELIVERED", 0), outcomes.get("UNKNOWN", 0))
+            for one in world.page.replays
+            for told in [json.loads(actions_of_replays.status(world.tables, one.plan_id, "json", asks=False).result)]
+            for outcomes in [told["outcomes"]]
+        },
+    },
+    "what fingerprints are made of": {
+        "incident": lambda world: [
+            line.partition("fingerprint ")[2].partition(" ")[2]
+            for one in world.page.incidents
+            for line in incidents.one(world.tables, one.incident_id, at=NOW.isoformat()).result.splitlines()
+            if line.startswith("  fingerprint ")
+        ],
+        "page": lambda world: [one.fingerprint_of for one in world.page.incidents],
+    },
     "the front's sentence": {
         "top": lambda world: world.top["sentence"],
         "top as text": lambda world: world.top_text.splitlines()[0],
@@ -262,6 +306,8 @@ class Drawn:
     findings: list[dict[str, Any]]
     mistakes: list[str]
     messages: list[tuple[str, str]]
+    replayed: list[list[str | None]]
+    applications: list[tuple[str, list[str]]]
 
 
 @st.composite
@@ -303,6 +349,13 @@ def drawn(draw: st.DrawFn) -> Drawn:
         ),
         draw(st.lists(st.sampled_from(GROUPS), max_size=2, unique=True)),
         draw(st.lists(st.tuples(st.sampled_from(TOPICS), st.sampled_from(OUTCOMES)), max_size=12)),
+        draw(st.lists(st.lists(st.sampled_from(["DELIVERED", "UNKNOWN", None]), max_size=4), max_size=3)),
+        draw(
+            st.lists(
+                st.tuples(st.sampled_from(sorted(HEALTH)), st.lists(st.just("dangling_successor"), max_size=1)),
+                max_size=3,
+            )
+        ),
     )
 
 
@@ -354,7 +407,29 @@ def fill(settings: Settings, given: Drawn) -> World:
         for offset, (topic, outcome) in enumerate(given.messages)
     ]
     store(settings, "gold.message_ledger", *(row | {"acknowledgement_count": 1} for row in ledger))
+    for number, (health, defects) in enumerate(given.applications):
+        more = {"health": health, "defects": defects, "status": HEALTH[health], "deleted_at": NOW, "lost_at": NOW}
+        sites.application(settings, f"application-{number}", **more)
+    for table in (describe.CURRENT, describe.PUSHES, describe.STATUSES, describe.DELETIONS):
+        store(settings, table)
+    for number, outcomes_of_plan in enumerate(given.replayed):
+        replayed(settings, sites.incident_id(number), outcomes_of_plan)
     return World(settings)
+
+
+def replayed(settings: Settings, plan_id: str, outcomes: list[str | None]) -> None:
+    """Store a plan that replayed records, and what became of each; None: nobody looked yet."""
+    plan = {"cluster": "default", "plan_id": plan_id}
+    counts = {"record_count": len(outcomes), "eligible_count": len(outcomes)}
+    more = {"choice": "the rules", "target": "original", "created_at": NOW, "plan_hash": "0" * 64}
+    row = dict.fromkeys(column.name for column in replay_plans.CONTRACT.stored) | plan | counts | more
+    append.append(Warehouse(settings), replay_plans.CONTRACT, [row])
+    for offset, outcome in enumerate(outcomes):
+        letter = {"dlq_topic": f"dlq.{plan_id}", "dlq_partition": 0, "dlq_offset": offset, "attempt": 1}
+        target = {"target_topic": "orders", "target_topic_id": "x", "target_partition": 0, "target_offset": offset}
+        store(settings, "gold.replayed_records", plan | letter | target | {"replayed_at": NOW})
+        if outcome is not None:
+            store(settings, "gold.replay_outcomes", plan | letter | target | {"outcome": outcome, "looked_at": NOW})
 
 
 @at_most(8)

@@ -265,7 +265,7 @@ LOST = "The broker has lost the topology description for group 'orders-app': it 
     ("changes", "message"),
     [
         pytest.param({"health": "NOT_PUSHED", "status": 1, "description": None}, NOT_STORED, id="not stored"),
-        pytest.param({"health": "REJECTED", "status": 1}, NOT_STORED, id="not stored, but known from before"),
+        pytest.param({"health": "NOT_PUSHED", "status": 1}, NOT_STORED, id="not stored, but known from before"),
         pytest.param({"health": "NOT_PUSHED", "status": None, "description": None}, NOT_STORED, id="never described"),
         pytest.param({"health": "PLUGIN_ERROR", "status": 2}, FAILED, id="plugin error"),
         pytest.param({"health": "STALE", "status": 3, "description": None}, LANDED_NOWHERE, id="landed nowhere"),
@@ -474,6 +474,28 @@ def test_between_its_deletion_and_the_next_push_a_group_has_no_topology(settings
             assert (said.code, said.out) == (0, text(wire())), hours
         else:
             assert (said.code, gone + since in said.out) == (1, True), hours
+
+
+@pytest.mark.parametrize("health", ["REJECTED", "STALE", "CONFLICT"])
+@pytest.mark.parametrize("was_deleted", [False, True])
+def test_what_was_accepted_stays_after_a_push_was_refused(
+    settings: Settings, afterlog: Command, health: str, was_deleted: bool
+) -> None:
+    """The group is at another epoch than its description, so that a broker has none for it."""
+    write(settings, describe.REVISIONS, REVISIONS, accepted("g", 1, wire(), replaced_at=None))
+    write(settings, describe.CURRENT, CURRENT, current("g", revision=1, health=health, status=1))
+    deletions = [{"deleted_at": AT + 2 * HOUR}] if was_deleted else []
+    refused = {"pushed_at": AT + 3 * HOUR, "error_code": 42}
+    write_events(settings, [{"pushed_at": AT + HOUR}, refused], (), deletions)
+
+    now, then = afterlog("g"), afterlog("g", "--at", (AT + 4 * HOUR).isoformat())
+    if was_deleted:
+        assert (now.code, then.code, now.out) == (1, 1, NOT_STORED.replace("orders-app", "g") + "\n")
+    else:
+        assert (now.code, now.out) == (then.code, then.out) == (0, text(wire()))
+        first = "Revision 1: accepted at 2026-11-21T03:00:00.000Z under epoch 0."
+        remarks = ("What an operator needs.", "Shown is the last topology that is known.", first)
+        assert now.err == "".join(f"afterlog: {one}\n" for one in remarks)
 
 
 def test_how_one_revision_differs_from_another(warehouse: Settings, afterlog: Command) -> None:

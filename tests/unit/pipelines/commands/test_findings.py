@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,20 @@ def test_a_question_about_a_day_is_asked_of_the_day_of_the_finding(
     store(settings, "gold.trust_findings", row | {"last_at": None if age is None else NOW - age})
     (found,) = findings.findings_of(Warehouse(settings), [], NOW)
     assert found["remedy"] == command
+
+
+def test_the_remedy_of_inferred_dispositions_lists_the_incidents_that_they_are_counted_over(settings: Settings) -> None:
+    counts = {"record_count": 5, "inferred_count": 5, "consumer_group": "it's"}
+    old = NOW - 90 * HOUR
+    store(settings, "gold.dlq_incidents", *(sites.incident(at, **counts, last_at=old - at * HOUR) for at in (0, 30)))
+    store(settings, "gold.dlq_incidents", sites.incident(99, record_count=7))
+    told = {"kind": "INFERRED_DISPOSITIONS", "topic": "orders", "name": "it's", "amount": 10, "last_at": old}
+    store(settings, "gold.trust_findings", FINDING | told | {"remedy": "afterlog ask rejected_or_retried_to_death"})
+    (found,) = findings.findings_of(Warehouse(settings), [], NOW)
+    program, command, *options = shlex.split(found["remedy"])
+    assert (program, command, options[::2]) == ("afterlog", "incidents", ["--topic", "--group"])
+    lines = incidents.listed(Warehouse(settings), "json", topic=options[1], group=options[3]).result.splitlines()
+    assert sum(json.loads(one)["record_count"] for one in lines) == found["amount"]
 
 
 def test_lines_without_a_topic_are_told_by_their_files(settings: Settings) -> None:

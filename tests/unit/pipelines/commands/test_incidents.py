@@ -81,7 +81,7 @@ def test_a_sparkline_shows_times_without_records() -> None:
     line = [{"half_hour": place * half_hour, "record_count": count} for place, count in ((0, 8), (1, 1), (3, 4))]
     assert sparkline(line) == "█▁ ▄"
     assert len(sparkline([*line, {"half_hour": 1000 * half_hour, "record_count": 1}])) <= 32
-    assert sparkline([]) == ""
+    assert sparkline([]) == sparkline(line[:1]) == ""
 
 
 @pytest.fixture(scope="module")
@@ -510,9 +510,22 @@ def test_what_goes_on_leads_and_what_was_not_read_on_is_a_finding(settings: Sett
     assert top[-1] == f"Next: afterlog incident {sites.incident_id(3)}"
     (finding,) = (line for line in top if "NOT_READ_ON" in line)
     assert finding.endswith(
-        "dlq.orders: nobody knows whether 1 quiet incident is over: nothing tells that dlq.orders was read on "
-        "(of landed files only the last record is known)"
+        "dlq.orders: nothing tells that dlq.orders was read on after 1 quiet incident (of landed files only the last "
+        "record is known)"
     )
+
+
+def test_a_time_of_another_day_has_its_date() -> None:
+    assert incidents.clock(LAST, LAST + 21 * HOUR) == "02:00 UTC"
+    assert incidents.clock(LAST, LAST + 22 * HOUR) == "2026-11-21 02:00 UTC"
+
+
+def test_before_the_first_dead_letter_nobody_says_that_none_has_landed(settings: Settings) -> None:
+    store(settings, "gold.dlq_incidents", sites.incident(0, last_at=LAST))
+    store(settings, "bronze.dlq_records", {"cluster": "default", "timestamp": LAST, "_ingested_at": LAST + HOUR})
+    sentence = incidents.top(Warehouse(settings), at=(LAST - 30 * HOUR).isoformat()).result.splitlines()[0]
+    assert sentence.endswith("; no record tells a time before 2026-11-19 20:00:00 UTC.")
+    assert "no dead letter has landed" in incidents.front([], [], [], LAST)
 
 
 def test_an_incident_that_is_stamped_ahead_is_listed_once_it_landed(settings: Settings) -> None:

@@ -133,7 +133,7 @@ def test_a_message_is_told_in_time_order(warehouse: Settings) -> None:
 
     assert said.result.splitlines() == [
         "orders:0:7",
-        "  DEAD_LETTERED: a group could not consume it.",
+        "  DEAD_LETTERED: what consumed it could not process it.",
         f"  trace {TRACE}",
         "  2026-11-21T02:00:01.000Z  acknowledged           to checkout-1",
         "  2026-11-21T02:00:02.000Z  transaction committed  of producer 3, epoch 0, marker at offset 9",

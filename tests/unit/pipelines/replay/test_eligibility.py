@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,9 @@ from pipelines.replay import actions, eligibility, planning, store
 from pipelines.replay.candidates import Choice
 from pipelines.replay.client import Topic
 from pipelines.replay.judge import Options
+from pipelines.replay.model import Letter
 from pipelines.settings import Settings, load
+from pipelines.site import addresses, pages, reading
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
 from tests.testing.deliveries import store as put
@@ -41,21 +46,23 @@ def with_incident(settings: Settings, letters: int, **more: Any) -> Warehouse:
     signature = {"consumer_group": "billing", "original_topic": "many", "disposition": None}
     signature |= {"exception_class": "com.acme.TimeoutException", "error_pattern": pattern_of("no answer", None)}
     times = {"first_at": AT, "last_at": AT + timedelta(days=1)}
-    counts = {"record_count": letters, "replayable_count": letters}
+    counts = {"record_count": letters}
     row = sites.incident(0, error_frame=frame_of(None), **times, **signature, **counts)
     put(settings, "gold.dlq_incidents", row)
     return warehouse
 
 
-def replayed(settings: Settings, *numbers: int, plan: str = "P1AN-0001", outcome: str | None = None) -> None:
-    """Store that a plan replayed dead letters by number, and what became of them."""
+def replayed(
+    settings: Settings, *numbers: int, plan: str = "P1AN-0001", outcome: str | None = None, **more: Any
+) -> None:
+    """Store that a plan replayed dead letters by number, and what became of them; ``more`` replaces values of rows."""
     for number in numbers:
         letter = {"cluster": "default", "plan_id": plan, "dlq_topic": "dlq.many", "dlq_topic_id": TOPIC_ID}
         letter |= {"dlq_partition": number % 3, "dlq_offset": number // 3, "consumer_group": "billing", "attempt": 1}
         target = {"target_topic": "many", "target_topic_id": "x", "target_partition": 0, "target_offset": 99 + number}
         source = {f"original_{part}": letter[f"dlq_{part}"] for part in ("partition", "offset")}
         times = {"replayed_at": AT + timedelta(hours=number)}
-        put(settings, "gold.replayed_records", letter | target | source | times | {"original_topic": "many"})
+        put(settings, "gold.replayed_records", letter | target | source | times | {"original_topic": "many"} | more)
         if outcome is not None:
             put(settings, "gold.replay_outcomes", letter | target | {"outcome": outcome, "looked_at": AT})
 
@@ -92,6 +99,26 @@ def test_what_another_plan_has_taken_is_not_promised(tmp_path: Path) -> None:
         journal.claim(draft.plan.plan_id, draft.plan.records, again=False)
     told = eligibility.of_incident(warehouse, NAME)
     assert (told.eligible, told.reasons) == (2, {"claimed": 1})
+
+
+def test_a_replay_of_the_same_source_record_for_another_group_is_no_replay_of_the_record(tmp_path: Path) -> None:
+    """Two groups dead-lettered each of three records; those of one group were replayed."""
+    settings = of(tmp_path)
+    groups = {"consumer_group": lambda number: "billing" if number < 3 else "shipping", "original_offset": lambda _: 0}
+    warehouse = with_incident(settings, 6, **groups)
+    replayed(settings, 3, 4, consumer_group="shipping", original_offset=0)
+    told = eligibility.of_incident(warehouse, NAME)
+    assert (told.replayed, told.of_others, told.reasons) == ([], {("P1AN-0001", "shipping"): 2}, {"replayed_before": 2})
+    said = "2 records were not replayed, but plan P1AN-0001 replayed the same source records as dead letters of group "
+    assert told.in_words[0] == f"{said}shipping."
+    assert told.as_json()["of_others"] == [{"plan": "P1AN-0001", "consumer_group": "shipping", "records": 2}]
+    assert (
+        "Plan P1AN-0001 replayed its source record before, as dead letter dlq.many:0:1 of group shipping, but "
+        "not it itself." in actions.explain(warehouse, "dlq.many:0:0").result
+    )
+    assert "Plan P1AN-0001 replayed it before." in actions.explain(warehouse, "dlq.many:0:1").result
+    as_json = json.loads(actions.explain(warehouse, "dlq.many:0:0", "json").result)
+    assert (as_json["replayed_by"], as_json["replayed_letter"]) == ("P1AN-0001", "dlq.many:0:1")
 
 
 def test_rules_that_cannot_be_read_are_said_and_no_number_is(tmp_path: Path) -> None:
@@ -147,6 +174,44 @@ def test_an_incident_and_its_plan_agree(
     plan = json.loads(actions.plan(warehouse, Choice(incident=NAME), Options(), dry_run=True, form="json").result)
     told = eligibility.of_incident(warehouse, NAME)
     assert (told.chosen, told.eligible, told.reasons) == (plan["records"], plan["eligible"], plan["reasons"])
+    replays = eligibility.Replays(warehouse).of_incident
+    content = reading.gather(warehouse, now=AT + timedelta(days=2), replays=replays)
+    assert [one.replay for one in content.incidents] == [tuple(told.in_words)]
+    (page,) = [one for one in pages.pages(content) if one.path == addresses.incident(NAME)]
+    shown = html.unescape(re.sub("<[^>]+>", "", page.text()))
+    story = incidents.one(warehouse, NAME, replays=replays).result
+    for line in told.in_words:
+        assert f"  {line}" in story.splitlines()
+        assert line in shown
+
+
+@at_most(15)
+@given(
+    letters=st.lists(
+        st.fixed_dictionaries({"original_offset": st.integers(0, 2), "lossy_encoding": st.booleans()}),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_an_explanation_and_a_plan_of_all_agree(
+    letters: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    settings = of(tmp_path_factory.mktemp("agree"))
+    columns = {name: (lambda number, name=name: letters[number][name]) for name in letters[0]}
+    warehouse = with_incident(settings, len(letters), original_partition=lambda _: 0, **columns)
+    planned = actions.drawn(warehouse, Choice(incident=NAME), Options(), dry_run=True).entries
+    letters_of: dict[str | None, list[Letter]] = defaultdict(list)
+    for entry in planned:
+        letters_of[entry.source.place].append(entry.letter)
+    for entry in planned:
+        told = json.loads(actions.explain(warehouse, entry.candidate.place, "json").result)
+        left_out = ["same_source_record"] if told["is_repeated"] else []
+        assert [*told["reasons"], *left_out] == entry.reasons
+        others = [one.place for one in sorted(letters_of[entry.source.place]) if one != entry.letter]
+        assert told["of_same_source_record"] == others
+        text = actions.explain(warehouse, entry.candidate.place).result
+        assert ("know nothing against" in text) == (not entry.reasons)
+        assert (f"{len(others)} other dead letter" in text) == bool(others)
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])

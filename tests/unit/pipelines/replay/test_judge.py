@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from pipelines.replay import judge
-from pipelines.replay.candidates import COLUMNS, Candidate
+from pipelines.replay.candidates import COLUMNS, Candidate, Replay
 from pipelines.replay.client import Topic
 from pipelines.replay.journal import State
 from pipelines.replay.judge import Options
+from pipelines.replay.model import Letter
 from pipelines.replay.rules import Action
 from pipelines.settings import ROOT
+
+REPLAY = Replay("PLAN", Letter("dlq.a", "id", 0, 1), None, True)
 
 
 def candidate(**values: Any) -> Candidate:
@@ -39,8 +42,8 @@ def candidate(**values: Any) -> Candidate:
         ({"is_aborted": True}, "REVIEW", Options(), ["aborted_transaction"]),
         ({"write_state": "ABORTED"}, "REVIEW", Options(), ["rolled_back"]),
         ({"write_state": "COMMITTED"}, "REVIEW", Options(), []),
-        ({"replayed": "PLAN", "attempt": 2}, "REVIEW", Options(), ["replayed_before"]),
-        ({"replayed": "PLAN", "attempt": 2}, "REVIEW", Options(again=True, max_replays=0), []),
+        ({"replayed": REPLAY, "attempt": 2}, "REVIEW", Options(), ["replayed_before"]),
+        ({"replayed": REPLAY, "attempt": 2}, "REVIEW", Options(again=True, max_replays=0), []),
         ({"attempt": 2}, "REVIEW", Options(max_replays=1), []),
         ({"attempt": 3}, "REVIEW", Options(max_replays=1), ["died_after_replay"]),
         ({"is_discarded": True}, "REVIEW", Options(), ["discarded"]),

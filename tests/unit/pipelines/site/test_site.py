@@ -16,7 +16,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from pipelines.commands import incidents, query
 from pipelines.errors import UsageError
@@ -226,7 +228,7 @@ def test_numbers_equal_the_rows_of_tables(filled: Settings, found: Content) -> N
     }
     opened = {one.incident_id for one in found.open}
     assert sum(one.records for one in found.replay) == sum(
-        row["replayable_count"] for row in rows if row["incident_id"] in opened
+        row["record_count"] - row["without_payload_count"] for row in rows if row["incident_id"] in opened
     )
     groups = {one.name: one.records for one in found.groups}
     assert groups["orders-workers"] == sum(
@@ -417,6 +419,38 @@ def test_pages_of_groups_and_applications_show_the_topology(settings: Settings) 
             assert part in words, (path, part)
     nothing = Page(made[addresses.application("totals-app")]).words
     assert "Dead letters of its group None is known." in nothing
+
+
+def test_an_application_says_what_is_wrong_with_it_and_which_push_a_time_is_of(settings: Settings) -> None:
+    sites.application(settings, "refunds", health="OK", defects=["dangling_successor"])
+    made = written(settings)
+    (application,) = told(settings).applications
+    assert application.last_accepted_at == NOW - 5 * HOUR
+    words = Page(made[addresses.application("refunds")]).words
+    assert "OK, malformed The topology of refunds is known." in words
+    assert "Last accepted push 2026-11-21 07:30 UTC" in words
+    assert "Last pushed" not in words
+    assert "OK, malformed" in Page(made[addresses.FRONT]).words
+    (row,) = pages._Site(told(settings), None).places()[2].rows
+    assert row[1:3] == ["OK, malformed", "its defects"]
+
+
+def test_replayed_records_of_a_plan_add_up_on_the_front(settings: Settings) -> None:
+    plan = content.Replay("7KQ2-MD4X", NOW, "the rules", "original", 9, 8, 3, 1, 4)
+    text = next(
+        page.text() for page in pages.pages(replace(told(settings), replays=(plan,))) if page.path == addresses.FRONT
+    )
+    assert "Replayed Delivered Died again Outcome unknown 7KQ2-MD4X" in Page(text).words
+    assert Page(text).words.partition("original 9 ")[2].startswith("8 3 1 4 ")
+
+
+def test_a_column_of_earlier_warehouses_is_not_shown_and_payloads_are_counted_without_it(settings: Settings) -> None:
+    store(settings, "gold.dlq_incidents", incident(0, record_count=12, without_payload_count=2, suspected_count=1))
+    place = Warehouse(settings).location("gold.dlq_incidents")
+    earlier = DeltaTable(place).to_pyarrow_table().append_column("replayable_count", pyarrow.array([5]))
+    write_deltalake(place, earlier, mode="overwrite", schema_mode="overwrite")
+    assert "replayable_count" not in incidents.listed(Warehouse(settings), "json").result
+    assert [one.records for one in told(settings).replay] == [9]
 
 
 def test_a_topology_is_drawn_again_only_if_it_changed(found: Content, tmp_path: Path) -> None:
