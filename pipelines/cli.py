@@ -143,6 +143,20 @@ def setup(
 
 
 @app.command()
+def dags(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A directory that an Airflow reads.")],
+    command: Annotated[
+        str | None, typer.Option(help="What tasks run, with arguments if it has any.", show_default="this command")
+    ] = None,
+) -> None:
+    """Write a file for each DAG into the directory of an Airflow that has its own environment."""
+    from pipelines.commands.dag_files import write
+
+    for file in write(directory, command):
+        print(visible(str(file)))
+
+
+@app.command()
 def top(
     watch: Annotated[
         float | None, typer.Option(min=0.5, metavar="SECONDS", help="Show it again and again.", show_default=False)

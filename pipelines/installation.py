@@ -15,8 +15,11 @@ CONFIGURATIONS = ("spark", "broker", "s3", "gs", "abfs")
 ROOT = Path(__file__).resolve().parents[1]
 """The directory of the code, conf/ and sql/: the checkout, or ``_app`` in the package, which nothing writes to."""
 IS_CHECKOUT = ROOT.name != "_app"
-PROJECT = ROOT if IS_CHECKOUT else Path.cwd()
-"""The project's directory, below which relative paths of the settings are: the checkout, or the working directory."""
+PROJECT = ROOT if IS_CHECKOUT else Path(os.environ.get("AFTERLOG_DIRECTORY") or Path.cwd()).absolute()
+"""The project's directory, below which relative paths of the settings are: the checkout, or the working directory.
+
+``AFTERLOG_DIRECTORY`` names another one, as a process of Airflow works in any directory.
+"""
 
 # The packages that not every installation has, by the names under which they are imported, and their extras.
 _EXTRAS = {

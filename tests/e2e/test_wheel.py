@@ -22,6 +22,7 @@ from obstore.store import S3Store
 
 from bench.equal_tables import Comparer, Renames
 from local.install import environ
+from pipelines.catalog import FEEDS
 from pipelines.installation import JARS
 from pipelines.settings import ROOT
 from tests.testing import s3
@@ -205,6 +206,46 @@ def test_spark_makes_the_tables_that_a_checkout_makes(
 )
 def test_an_extra_can_be_imported(installed: Callable[[str], Installed], extra: str, program: str) -> None:
     done(installed(extra).python(program))
+
+
+def test_an_airflow_without_spark_runs_dags_by_a_command_of_another_environment(
+    installed: Callable[[str], Installed], landing: Path, tmp_path: Path
+) -> None:
+    folder, command = tmp_path / "dags", Path(sys.executable).with_name("afterlog")
+    written = done(checkout("dags", str(folder), "--command", str(command))).splitlines()
+    assert [Path(file).name for file in written] == [f"afterlog_{dag}.py" for dag in (*FEEDS, "replay")]
+    assert done(checkout("dags", str(folder), "--command", str(command))).splitlines() == written
+    scheduler = installed("airflow")
+    assert "ModuleNotFoundError" in scheduler.python("import pyspark").stderr
+    scheduler.variables |= {
+        "AIRFLOW_HOME": os.fspath(tmp_path / "airflow"),
+        "AIRFLOW__CORE__DAGS_FOLDER": os.fspath(folder),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AFTERLOG_LANDING": os.fspath(landing),
+        "AFTERLOG_WAREHOUSE": os.fspath(tmp_path / "warehouse"),
+    }
+    told = done(
+        scheduler.python(
+            "from airflow.dag_processing.dagbag import DagBag\n"
+            f"bag = DagBag({os.fspath(folder)!r})\n"
+            "assert not bag.import_errors, bag.import_errors\n"
+            "print(*sorted(bag.dags))"
+        )
+    )
+    assert told.splitlines()[-1].split() == sorted((*FEEDS, "replay"))
+    airflow = scheduler.environment / "bin" / "airflow"
+    done(ran(airflow, "db", "migrate", cwd=tmp_path, **scheduler.variables))
+    done(ran(airflow, "dags", "test", "dlq", cwd=tmp_path, **scheduler.variables))
+    assert (tmp_path / "warehouse" / "gold" / "dlq_summary" / "_delta_log").is_dir()
+
+
+def test_a_file_of_somebody_else_is_no_file_of_a_dag(tmp_path: Path) -> None:
+    theirs = tmp_path / "afterlog_dlq.py"
+    theirs.write_text("# mine")
+    refused = checkout("dags", str(tmp_path))
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert str(theirs) in refused.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["afterlog_dlq.py"]
 
 
 def test_with_kafka_replays_can_be_planned(installed: Callable[[str], Installed], warehouse: Path) -> None:
