@@ -74,19 +74,30 @@ def manner(sample: Sequence[str], pattern: Pattern | None = None) -> Manner:
     wanted: set[str] = set()
     is_dated = False
     begun = 0
-    stamps = []
     for raw in sample:
         for line in wrappers.unwrapped(raw, None, pattern):
-            if line.stamp is not None and {"loki", "grafana", wrappers.JSON}.intersection(line.wrappers):
-                stamps.append(layouts.stamp_of(line.stamp)[0])
             if layouts.begins(line.text, pattern):
                 begun += 1
                 wanted.update(wrappers.DOUBTFUL.intersection(line.wrappers))
                 is_dated = is_dated or layouts.is_dated_event(line.text) or line.text[:1] == "{"
-    known = [stamp for stamp in stamps if stamp is not None]
-    is_backward = len(known) > 1 and known[0] > known[-1] and sorted(known, reverse=True) == known
+    is_backward = _is_backward(sample, frozenset(wanted) if begun else None, pattern)
     found = Manner(frozenset(wanted) if begun else None, is_dated, is_backward, pattern, begun)
     return found if pattern is None else max(found, manner(sample), key=lambda one: one.begun)
+
+
+def _is_backward(sample: Sequence[str], wanted: frozenset[str] | None, pattern: Pattern | None) -> bool:
+    """Tell whether the newest of the first lines is the first; of one moment, whether continuing lines come first."""
+    stamped = [
+        (stamp, layouts.begins(line.text, pattern))
+        for raw in sample
+        for line in wrappers.unwrapped(raw, wanted, pattern)
+        if line.stamp is not None and {"loki", "grafana", wrappers.JSON}.intersection(line.wrappers)
+        if (stamp := layouts.stamp_of(line.stamp)[0]) is not None
+    ]
+    stamps = [stamp for stamp, _ in stamped]
+    if len(stamps) < 2 or sorted(stamps, reverse=True) != stamps:
+        return False
+    return stamps[0] > stamps[-1] or (stamped[-1][1] and not stamped[0][1])
 
 
 def sampled(lines: Iterable[str], pattern: Pattern | None = None) -> tuple[Manner, Iterator[str]]:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipelines.sources import broker_log, request_log
@@ -64,6 +64,12 @@ def logged(draw: st.DrawFn) -> list[Logged]:
     return made
 
 
+OF_ONE_MOMENT = Logged(
+    BEGIN, "INFO", "main", "kafka.X", "0 said so", "a.b.D: why\n\tat kafka.A.b(A.java:7)", timedelta(0)
+)
+
+
+@example([OF_ONE_MOMENT], "dates with a zone", "grafana", 5)
 @given(logged(), st.sampled_from(sorted(LAYOUTS)), st.sampled_from(sorted(WRAPPERS)), st.integers(5, 90))
 def test_events_are_read_back_equal(sent: list[Logged], layout: str, wrapper: str, most: int) -> None:
     printer, says_when = LAYOUTS[layout], WRAPPERS[wrapper][1]
