@@ -41,6 +41,7 @@ from local.broker import Broker
 from local.kafka_client import KafkaClient, Message
 from pipelines.catalog import stages
 from pipelines.commands.generate import generate
+from pipelines.installation import COMMAND
 from pipelines.jvm import jars, launch
 from pipelines.jvm.session import spark_session
 from pipelines.run import runner
@@ -385,7 +386,7 @@ def following(settings: Settings, broker: Broker, every: float) -> Iterator[psut
     places = ["--warehouse", settings.warehouse, "--landing", settings.landing]
     Path(settings.warehouse).parent.mkdir(parents=True, exist_ok=True)  # a run does not make it
     process = psutil.Popen(
-        [afterlog(), "run", "--follow", "--every", str(every), "--feed", "dlq", *places],
+        [os.fspath(COMMAND), "run", "--follow", "--every", str(every), "--feed", "dlq", *places],
         env=os.environ | told,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -570,7 +571,7 @@ def memory(bench: Bench) -> None:
     """
     settings = bench.settings("memory")
     generate(bench.records(1_000_000), 6, Path(settings.landing))
-    command = [afterlog(), "run", "--warehouse", settings.warehouse, "--landing", settings.landing]
+    command = [os.fspath(COMMAND), "run", "--warehouse", settings.warehouse, "--landing", settings.landing]
     process, peak = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL), 0
     while process.poll() is None:
         try:
@@ -610,14 +611,9 @@ def cold(command: list[str]) -> float:
     spent = []
     for _ in range(3):
         began = time.perf_counter()
-        subprocess.run([afterlog(), *command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run([os.fspath(COMMAND), *command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         spent.append(time.perf_counter() - began)
     return median(spent)
-
-
-def afterlog() -> str:
-    """Return the path of this environment's `afterlog` command."""
-    return str(Path(sys.executable).with_name("afterlog"))
 
 
 def incidents(bench: Bench) -> None:

@@ -7,15 +7,13 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
-from pipelines.settings import PROJECT
+from pipelines.installation import COMMAND, PROJECT
 
 GRACE_SECONDS = 3.0
 """How long the command may take to end by itself; Airflow kills a task five seconds after it asked it to end."""
@@ -33,7 +31,7 @@ class Ended:
 def program() -> list[str]:
     """Return the command that tasks start: ``AFTERLOG_COMMAND``, or ``afterlog`` beside this Python."""
     named = os.environ.get("AFTERLOG_COMMAND")
-    return shlex.split(named) if named else [os.fspath(Path(sys.executable).with_name("afterlog"))]
+    return shlex.split(named) if named else [os.fspath(COMMAND)]
 
 
 class Command:

@@ -31,6 +31,7 @@ from local.week import END, files, week
 from pipelines.catalog import LAYERS, stages
 from pipelines.commands import incidents
 from pipelines.errors import AfterlogError, ContractBroken, EnvironmentLacking, UsageError
+from pipelines.installation import COMMAND
 from pipelines.jvm import class_data_archive, jars, java
 from pipelines.replay import eligibility
 from pipelines.run.newest import moment
@@ -69,7 +70,6 @@ NOTE = ".demo"
 """In the landing directory: when the week of the demo ends that landed there."""
 PREFIX = "demo-"
 """Of the names of landed files; segments keep theirs, which are their partition's and base offset."""
-AFTERLOG = Path(sys.executable).with_name("afterlog")
 NEXT = (
     "top",
     "ask                    # lists the questions",
@@ -449,7 +449,7 @@ def _table(title: str) -> Table:
 
 
 def _show_ways_on(page: Path, log: Path, console: Console) -> None:
-    program = os.path.relpath(AFTERLOG)
+    program = os.path.relpath(COMMAND)
     console.print()
     for title, texts in (
         ("The page", [os.fspath(page)]),

@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipelines.errors import AfterlogError, EnvironmentLacking
+from pipelines.installation import ROOT
 from pipelines.jvm import jars
 from pipelines.jvm.class_data_archive import DUE
 
-ROOT = Path(__file__).resolve().parent.parent
 UV = "uv==0.13.8"
 NEEDED_BYTES = 1_900_000_000
 

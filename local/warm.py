@@ -28,9 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import scratch
+from pipelines.installation import COMMAND, ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = Path(sys.executable).with_name("afterlog")
 NAME = "warm.sock"
 _LENGTH = 8  # bytes of a request's length, and of the exit code
 _BEGUN = b"\1"  # said before a command runs
@@ -88,7 +87,7 @@ def run(address: str, arguments: list[str]) -> int:
     try:
         asked = _asked(address, {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()})
     except (OSError, EOFError):
-        os.execv(PROGRAM, [os.fspath(PROGRAM), *arguments])
+        os.execv(COMMAND, [os.fspath(COMMAND), *arguments])
     with asked:
         try:
             return int.from_bytes(_received(asked, _LENGTH), "big")
@@ -159,7 +158,7 @@ def _code(request: dict[str, Any], command: Callable[[], object], out: Any, err:
     """Run a command as if it were alone in the process; return its exit code."""
     kept = (dict(os.environ), os.getcwd(), sys.argv, sys.stdout, sys.stderr)
     _enter(request["environment"])
-    sys.argv = [os.fspath(PROGRAM), *request["arguments"]]
+    sys.argv = [os.fspath(COMMAND), *request["arguments"]]
     sys.stdout, sys.stderr = out, err
     try:
         os.chdir(request["directory"])

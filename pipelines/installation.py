@@ -6,6 +6,7 @@ Needs only Python, as set-up calls it.
 from __future__ import annotations
 
 import os
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,6 +21,9 @@ PROJECT = ROOT if IS_CHECKOUT else Path(os.environ.get("AFTERLOG_DIRECTORY") or 
 
 ``AFTERLOG_DIRECTORY`` names another one, as a process of Airflow works in any directory.
 """
+
+COMMAND = Path(sys.executable).with_name("afterlog")
+"""The command ``afterlog`` of this Python's environment."""
 
 # The packages that not every installation has, by the names under which they are imported, and their extras.
 _EXTRAS = {

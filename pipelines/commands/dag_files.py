@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from pathlib import Path
 
 from pipelines.catalog import FEEDS
 from pipelines.errors import UsageError
-from pipelines.installation import PROJECT
+from pipelines.installation import COMMAND, PROJECT
 from pipelines.stores.directory import replace_text
 
 DAGS = (*FEEDS, "replay")
@@ -37,15 +36,16 @@ def write(directory: Path, command: str | None) -> list[Path]:
 
     Raises UsageError: a file of that name is not one of ours, or the directory cannot be written.
     """
-    command = command or shlex.quote(os.fspath(Path(sys.executable).with_name("afterlog")))
-    files = {dag: directory.expanduser().absolute() / f"afterlog_{dag}.py" for dag in DAGS}
+    command = command or shlex.quote(os.fspath(COMMAND))
+    directory = directory.expanduser().absolute()
+    files = {dag: directory / f"afterlog_{dag}.py" for dag in DAGS}
     try:
         for file in files.values():
             if file.exists() and _MARK not in file.read_text(encoding="utf-8", errors="replace"):
                 raise UsageError(
                     f"{file} is not a file that `afterlog dags` wrote: move it away, or name another place."
                 )
-        directory.expanduser().mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         for dag, file in files.items():
             text = _TEXT.format(dag=dag, mark=_MARK, command=command, directory=os.fspath(PROJECT))
             replace_text(file, text)

@@ -19,7 +19,7 @@ from pipelines.stage import Split
 from pipelines.steps.collapse import CONFLICT, SKIPPED, census, decided
 from pipelines.steps.modules import split_module
 from pipelines.steps.queried import ArrowRows, SparkRows, without_zones
-from pipelines.steps.split import MARKS, SplitBatch, contract_under, examined, marks_by, names_of
+from pipelines.steps.split import SplitBatch, contract_under, examined, marked, narrow
 from pipelines.warehouse import few_rows
 from pipelines.warehouse.change_feed import NamedFiles
 from pipelines.warehouse.data_files import DataFiles
@@ -120,16 +120,15 @@ class FewSplit(SplitBatch):
         """Return the batch; None if its candidates are too large."""
         import pyarrow as arrow
 
-        marks = marks_by(contract, SKIPPED in candidates.columns, home)
-        names = [name for name in candidates.columns if name != SKIPPED]
-        read = candidates.select(*names, *marks.values(), *examined(contract))
+        made = marked(contract, candidates, home)
+        read = made.select("*", *examined(contract))
         table = few_rows.collected(read, MOST_OF_CANDIDATES)
         if table is None:
             return None
-        narrow = [*names_of(contract, candidates), *MARKS]
-        known = table.select(narrow).append_column(AT, arrow.array(range(table.num_rows), arrow.int64()))
+        names = narrow(contract, made.columns)
+        known = table.select(names).append_column(AT, arrow.array(range(table.num_rows), arrow.int64()))
         connection.register(JUDGED, without_zones(known))
-        judged_columns = table.select([*narrow, *(rule.code for rule in contract.rules)])
+        judged_columns = table.select([*names, *(rule.code for rule in contract.rules)])
         judged = ArrowRows(judged_columns, warehouse.spark, connection, JUDGED)
         return cls(
             warehouse,
@@ -139,7 +138,7 @@ class FewSplit(SplitBatch):
             census(judged, contract),
             home=home,
             read=read,
-            table=table.select([*names, SKIPPED, SCOPE]),
+            table=table.select(made.columns),
             connection=connection,
         )
 
@@ -148,7 +147,7 @@ class FewSplit(SplitBatch):
         return self.warehouse.spark.createDataFrame(self.table)
 
     def made(self) -> DataFrame:
-        """Return all candidates, with payloads and scopes."""
+        """Return all candidates, with payloads, scopes and marks."""
         return self._in_spark
 
     def _flowing(self) -> Table:

@@ -78,10 +78,8 @@ class SplitBatch:
 
         After a batch of many rows Java gives the memory back.
         """
-        names = [name for name in candidates.columns if name != SKIPPED]
-        marks = marks_by(contract, SKIPPED in candidates.columns, home)
-        with staged(warehouse, contract.table, candidates.select(*names, *marks.values())) as made:
-            judged = SparkRows(made.select(*names_of(contract, candidates), *MARKS, *examined(contract)))
+        with staged(warehouse, contract.table, marked(contract, candidates, home)) as made:
+            judged = SparkRows(judged_by(contract, made))
             counted = census(judged, contract)
             yield SplitBatch(warehouse, contract, rows, judged, counted, home=home, staged=made)
         if counted.rows + counted.skipped >= MANY_ROWS:
@@ -241,15 +239,20 @@ def _tally(decisions: SparkRows | ArrowRows) -> dict[str, int]:
     return tally
 
 
-def judged_by(contract: Contract, candidates: DataFrame, home: str | None = None) -> DataFrame:
-    """Return the judged row of each candidate; ``SplitBatch`` says which columns it has."""
-    marks = marks_by(contract, SKIPPED in candidates.columns, home)
-    return candidates.select(*names_of(contract, candidates), *marks.values(), *examined(contract))
+def marked(contract: Contract, candidates: DataFrame, home: str | None = None) -> DataFrame:
+    """Return candidates with their ``MARKS``."""
+    names = [name for name in candidates.columns if name != SKIPPED]
+    return candidates.select(*names, *_marks(contract, SKIPPED in candidates.columns, home))
+
+
+def judged_by(contract: Contract, candidates: DataFrame) -> DataFrame:
+    """Return the judged row of each marked candidate; ``SplitBatch`` says which columns it has."""
+    return candidates.select(*narrow(contract, candidates.columns), *examined(contract))
 
 
 @lru_cache(maxsize=64)
-def marks_by(contract: Contract, has_skipped: bool, home: str | None) -> Mapping[str, Column]:
-    """Return, by name, whether a candidate is skipped, its scope, and the bitmasks of rules: those of ``MARKS``.
+def _marks(contract: Contract, has_skipped: bool, home: str | None) -> Sequence[Column]:
+    """Return whether a candidate is skipped, its scope, and the bitmasks of rules: the columns that ``MARKS`` names.
 
     They are kept, because building them takes hundreds of JVM calls.
     """
@@ -261,7 +264,7 @@ def marks_by(contract: Contract, has_skipped: bool, home: str | None) -> Mapping
         computed_once(contract.applying_rules()),
         computed_once(contract.broken_rules()),
     )
-    return {name: column.alias(name) for name, column in zip(MARKS, columns, strict=True)}
+    return [column.alias(name) for name, column in zip(MARKS, columns, strict=True)]
 
 
 @lru_cache(maxsize=64)
@@ -270,11 +273,14 @@ def examined(contract: Contract) -> Sequence[Column]:
     return [rule.examined().alias(rule.code) for rule in contract.rules]
 
 
-def names_of(contract: Contract, candidates: DataFrame) -> list[str]:
-    """Return the columns of a candidate that name it and its grain, tell it from its rivals, and why it was unread."""
+def narrow(contract: Contract, columns: Sequence[str]) -> list[str]:
+    """Return the columns of a marked candidate that name it and its grain, tell it from rivals, say why it was unread.
+
+    Its marks are among them.
+    """
     reason = contract.readable.reason if contract.readable else None
-    named = (*contract.row, *contract.grain, *filter(None, (contract.content, contract.lossy, reason)))
-    return [name for name in dict.fromkeys(named) if name in candidates.columns]
+    named = (*contract.row, *contract.grain, *filter(None, (contract.content, contract.lossy, reason)), *MARKS)
+    return [name for name in dict.fromkeys(named) if name in columns]
 
 
 def wanted(judged: DataFrame) -> DataFrame:

@@ -17,6 +17,7 @@ from pipelines.sources.logs.wrappers import Line
 
 SAMPLE_LINES, SAMPLE_CHARACTERS = 500, 1 << 20
 MOST_OF_AN_EVENT = 10_000  # of an event: more than the longest stack trace
+NEWEST_FIRST = frozenset({"loki", "grafana", wrappers.JSON})  # wrappers whose tools can write the newest line first
 BURST = 64  # so many other events can stand between the two copies of an event
 
 _OPENS = ("{", "[{", ",{", ", {")  # of an object of JSON over several lines
@@ -72,15 +73,18 @@ class Manner(NamedTuple):
 def manner(sample: Sequence[str], pattern: Pattern | None = None) -> Manner:
     """Look at the first lines of a file."""
     wanted: set[str] = set()
+    worn: set[str] = set()
     is_dated = False
     begun = 0
     for raw in sample:
         for line in wrappers.unwrapped(raw, None, pattern):
+            worn.update(line.wrappers)
             if layouts.begins(line.text, pattern):
                 begun += 1
                 wanted.update(wrappers.DOUBTFUL.intersection(line.wrappers))
                 is_dated = is_dated or layouts.is_dated_event(line.text) or line.text[:1] == "{"
-    is_backward = _is_backward(sample, frozenset(wanted) if begun else None, pattern)
+    is_sorted = not NEWEST_FIRST.isdisjoint(worn)
+    is_backward = is_sorted and _is_backward(sample, frozenset(wanted) if begun else None, pattern)
     found = Manner(frozenset(wanted) if begun else None, is_dated, is_backward, pattern, begun)
     return found if pattern is None else max(found, manner(sample), key=lambda one: one.begun)
 
@@ -91,7 +95,7 @@ def _is_backward(sample: Sequence[str], wanted: frozenset[str] | None, pattern: 
         (stamp, layouts.begins(line.text, pattern))
         for raw in sample
         for line in wrappers.unwrapped(raw, wanted, pattern)
-        if line.stamp is not None and {"loki", "grafana", wrappers.JSON}.intersection(line.wrappers)
+        if line.stamp is not None and not NEWEST_FIRST.isdisjoint(line.wrappers)
         if (stamp := layouts.stamp_of(line.stamp)[0]) is not None
     ]
     stamps = [stamp for stamp, _ in stamped]

@@ -14,7 +14,7 @@ from expectations.suite import gate
 from expectations.verdict import WHOLE, Tally
 from pipelines.steps.queried import SparkRows
 from pipelines.steps.scopes import MOST_SCOPES, History, count, file_scope, is_misplaced, is_of, scope_of, within
-from pipelines.steps.split import judged_by
+from pipelines.steps.split import judged_by, marked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,7 +123,7 @@ def test_counts_by_scope_are_those_of_the_expectations_and_shares_of_the_rows_in
     found = [("f", "1", "a", -1), ("f", "2", "a", None), ("f", "3", "b", -1), ("g", "4", "b", None)]
     found += [("g", "5", "c", None), ("h", "6", None, None), ("h", "7", None, 1), ("h", "8", "b", 1)]
     rows = spark.createDataFrame(found, ROW).coalesce(1)
-    judged = judged_by(OF_TOPICS, rows).cache()
+    judged = judged_by(OF_TOPICS, marked(OF_TOPICS, rows)).cache()
 
     counted = count(SparkRows(judged), OF_TOPICS)
 
@@ -169,7 +169,7 @@ def unreadable_files(spark: SparkSession, *lines: Line, scope: str | None) -> se
         scope=scope,
     )
     rows = spark.createDataFrame([(one[0], str(at), *one[1:]) for at, one in enumerate(lines)], OF_LINES).coalesce(1)
-    counted = count(SparkRows(judged_by(contract, rows)), contract)
+    counted = count(SparkRows(judged_by(contract, marked(contract, rows))), contract)
     assert counted.batch(contract).keys() == {name for name in counted.scopes if scope or name == WHOLE}
     return {name for name, one in counted.scopes.items() if one.is_unreadable}
 
@@ -189,6 +189,6 @@ def test_a_file_is_unreadable_if_no_line_of_it_can_be_read(spark: SparkSession) 
 def test_recent_batches_are_in_the_counts(spark: SparkSession) -> None:
     rows = spark.createDataFrame([("f", "1", "a", -1)], ROW)
     history = History().after({"a": {0: (4, 9), 1: (9, 9)}}, ())
-    counted = count(SparkRows(judged_by(OF_TOPICS, rows)), OF_TOPICS, history)
+    counted = count(SparkRows(judged_by(OF_TOPICS, marked(OF_TOPICS, rows))), OF_TOPICS, history)
     assert counted.scopes["a"].tallies["number.at_least_0"] == Tally(1, 1, 10, 10)
     assert counted.scopes["a"].tallies["number.not_null"] == Tally(0, 1, 4, 10)
