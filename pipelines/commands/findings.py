@@ -225,7 +225,7 @@ def _of_mistake(row: Finding) -> dict[str, Any]:
 
 
 def _held(warehouse: Warehouse) -> Iterable[dict[str, Any]]:
-    for stage in CATALOG:
+    for stage in filter(held.contract_of_held, CATALOG):
         known = progress.load(warehouse, stage.table)
         own = held.told_to_cluster(warehouse, stage.table, known).held if known else {}
         for scope, kept in own.items():

@@ -176,35 +176,36 @@ def run(
 
     Raises Stopped: ``stopping`` returned true.
     """
-    warehouse.ensure_all(contracts())
-    quality.report(warehouse)
-    actions.report(warehouse)
-    run_id = new_run_id()
-    stage_runs: list[StageRun] = []
-    held_up = blocked_upstream(warehouse, stages)
-    left: list[AfterlogError] = []
-    try:
-        for number, stage in enumerate(stages, 1):
-            if stopping():
-                raise Stopped
-            watch.begins(stage.table, number, len(stages))
-            if held_up.intersection(stage.inputs):
-                held_up.add(stage.table)
-                at = quality.now()
-                done = [StageRun(run_id, stage.table, "waiting", at, at, message="An input's gate broke.")]
-            else:
-                done = _run_stage(warehouse, stage, run_id, left, stopping, note_failures, accepted, watch)
-            if done[-1].status == "broken" and isinstance(stage, Summarise):
-                held_up.add(stage.table)
-            for stage_run in done:
-                stage_runs.append(stage_run)
-                reporter(stage_run)
-    finally:
-        if not stopping():
-            quality.report(warehouse)
-    if left:
-        raise left[0]
-    return stage_runs
+    with warehouse.store.remembering():
+        warehouse.ensure_all(contracts())
+        quality.report(warehouse)
+        actions.report(warehouse)
+        run_id = new_run_id()
+        stage_runs: list[StageRun] = []
+        held_up = blocked_upstream(warehouse, stages)
+        left: list[AfterlogError] = []
+        try:
+            for number, stage in enumerate(stages, 1):
+                if stopping():
+                    raise Stopped
+                watch.begins(stage.table, number, len(stages))
+                if held_up.intersection(stage.inputs):
+                    held_up.add(stage.table)
+                    at = quality.now()
+                    done = [StageRun(run_id, stage.table, "waiting", at, at, message="An input's gate broke.")]
+                else:
+                    done = _run_stage(warehouse, stage, run_id, left, stopping, note_failures, accepted, watch)
+                if done[-1].status == "broken" and isinstance(stage, Summarise):
+                    held_up.add(stage.table)
+                for stage_run in done:
+                    stage_runs.append(stage_run)
+                    reporter(stage_run)
+        finally:
+            if not stopping():
+                quality.report(warehouse)
+        if left:
+            raise left[0]
+        return stage_runs
 
 
 def _run_stage(

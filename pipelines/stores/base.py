@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 STATE = "_progress"
 Fingerprint = tuple[int | str | float, ...]
-"""What changes with each change of a Delta log."""
+"""What changes with each change of a Delta log; the name of its newest commit is a part of it."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,15 @@ class Store(ABC):
         """Return the files directly in a directory, by name; none if there is no such directory."""
 
     def pinned(self) -> contextlib.AbstractContextManager[None]:
-        """Show the files of a directory as they were when they were first listed in the block, which only reads."""
+        """Show directories and files as they were when they were first asked for in the block, which only reads."""
         return contextlib.nullcontext()
+
+    def remembering(self) -> contextlib.AbstractContextManager[None]:
+        """Ask for the files of a Delta log once in the block of the only writer, until ``forget``."""
+        return contextlib.nullcontext()
+
+    def forget(self, log: str) -> None:  # noqa: B027  # a store that remembers nothing has nothing to forget
+        """Ask for the files of a Delta log again, as this process has written to it, or another writer may have."""
 
     @abstractmethod
     def is_empty(self) -> bool:

@@ -50,8 +50,14 @@ class Objects(Store):
 
         Raises EnvironmentLacking: the store does not answer, or refuses; so do all methods.
         """
+        contents, key = _contents.get(), (self.root, name)
+        if contents is not None and key in contents:
+            return contents[key]
         found = self.versioned(name)
-        return None if found is None else found.content
+        content = None if found is None else found.content
+        if contents is not None and (content is None or len(content) <= SMALL):
+            contents[key] = content
+        return content
 
     def write(self, name: str, content: bytes, durable: bool = True) -> None:
         """Put an object; readers see the old or the new one.
@@ -62,6 +68,7 @@ class Objects(Store):
 
         self.checked()
         asked(self.root, lambda: obstore.put(connection.opened(self.root), name, content))
+        (_contents.get() or {}).pop((self.root, name), None)
 
     def versioned(self, name: str) -> Versioned | None:
         """Return an object with what tells it from later ones at its place; None if there is no such object."""
@@ -86,6 +93,7 @@ class Objects(Store):
                 return connection.version_of(obstore.put(opened, name, content, mode=mode, use_multipart=False))
             return None
 
+        (_contents.get() or {}).pop((self.root, name), None)
         return asked(self.root, put)
 
     def remove(self, name: str) -> None:
@@ -97,6 +105,7 @@ class Objects(Store):
                 obstore.delete(connection.opened(self.root), name)
 
         asked(self.root, delete)
+        (_contents.get() or {}).pop((self.root, name), None)
 
     def files(self, directory: str) -> list[File]:
         """Return the objects directly below a prefix, by name."""
@@ -112,18 +121,36 @@ class Objects(Store):
 
     @contextlib.contextmanager
     def pinned(self) -> Iterator[None]:
-        """Ask for each list once, and nothing more of a store that does not answer: a request takes its time."""
-        lists, silent = _lists.set({}), connection.silent.set({})
+        """Ask for each list and file once, and nothing more of a silent store: a request takes its time."""
+        lists, contents, silent = _lists.set({}), _contents.set({}), connection.silent.set({})
         try:
             yield
         finally:
             _lists.reset(lists)
+            _contents.reset(contents)
             connection.silent.reset(silent)
+
+    @contextlib.contextmanager
+    def remembering(self) -> Iterator[None]:
+        """Ask for the files of a Delta log once in the block, until ``forget``; other lists are asked for each time."""
+        lists = _logs.set({})
+        try:
+            yield
+        finally:
+            _logs.reset(lists)
+
+    def forget(self, log: str) -> None:
+        """Ask for the files of a Delta log again."""
+        for lists in (_logs.get(), _lists.get()):
+            if lists is not None:
+                lists.pop((self.root, log), None)
 
     def _listed(self, directory: str) -> ListResult[Sequence[ObjectMeta]]:
         import obstore
 
         lists, key = _lists.get(), (self.root, directory)
+        if lists is None and directory.endswith("/_delta_log"):
+            lists = _logs.get()
         if lists is not None and key in lists:
             return lists[key]
         found = asked(
@@ -203,7 +230,10 @@ class Objects(Store):
 
 
 _locks: ContextVar[tuple[lease.Lease, ...]] = ContextVar("locks", default=())
-_lists: ContextVar[dict[tuple[str, str], ListResult[Sequence[ObjectMeta]]] | None] = ContextVar("lists", default=None)
+_Lists = dict[tuple[str, str], "ListResult[Sequence[ObjectMeta]]"]
+_lists: ContextVar[_Lists | None] = ContextVar("lists", default=None)  # all of a block that only reads
+_contents: ContextVar[dict[tuple[str, str], bytes | None] | None] = ContextVar("contents", default=None)  # and files
+_logs: ContextVar[_Lists | None] = ContextVar("logs", default=None)  # those of Delta logs in a block of the only writer
 
 
 def _filesystem(store: Objects) -> Any:

@@ -31,6 +31,7 @@ def append(
     Raises UsageError: only Spark opens the warehouse.
     """
     warehouse.refuse_spark_only("replays are written")
+    warehouse.store.forget(warehouse.log(contract.table))  # of a table that other processes write, too
     if not warehouse.ensure(contract):
         warehouse.take_later_columns(contract)
     if not rows and mode == "append":
@@ -44,10 +45,11 @@ def append(
         for row in rows
     ]
     few = few_rows.of_values(schema_of(contract), given)
-    if mode == "append":
-        few_rows.append(opened, few, warehouse.turn(opened))
-    else:
-        few_rows.replace(opened, few, None, warehouse.turn(opened))
+    with warehouse.committing(contract.table, opened) as turn:
+        if mode == "append":
+            few_rows.append(opened, few, turn)
+        else:
+            few_rows.replace(opened, few, None, turn)
 
 
 def _value(value: Any, kind: str) -> Any:

@@ -41,7 +41,7 @@ def rows(
     if warehouse.last_version(table) is None:
         raise warehouse.absent(table)
     predicate = _predicate(equal)
-    if predicate is None:
+    if predicate is None or warehouse.was_never_written(table):
         return []
     stored = warehouse.opened_table(table)
     there = [field.name for field in stored.schema().fields]
@@ -134,6 +134,8 @@ def greatest(warehouse: Warehouse, table: str, column: str, until: datetime) -> 
             return None
         micros = F.max(F.unix_micros(column)).alias("micros")
         return _moment(rows.where(F.unix_micros(column) <= _micros(until)).select(micros).collect()[0][0])
+    if warehouse.was_never_written(table):
+        return None
     stored = warehouse.opened_table(table)
     if column not in {field.name for field in stored.schema().fields}:  # an older table
         return None

@@ -39,7 +39,8 @@ def once(store: Store, place: str, version: int | None, opening: Callable[[], De
         _kept[location] = kept
         if len(_kept) > MOST_TABLES:
             del _kept[next(iter(_kept))]
-        found = kept.versions.get(version)
+        latest = kept.versions.get(None)
+        found = latest if latest is not None and latest.version() == version else kept.versions.get(version)
     if found is None:
         found = opening()
         with _lock:
@@ -47,3 +48,17 @@ def once(store: Store, place: str, version: int | None, opening: Callable[[], De
                 kept.versions.clear()
             kept.versions[version] = found
     return found
+
+
+def committed(store: Store, place: str, opened: DeltaTable) -> None:
+    """Keep a table that its own commit took to the latest version: to open it again reads the log from its checkpoint.
+
+    If another writer has committed since, the table is opened again when it is asked for.
+    """
+    log = f"{place}/_delta_log"
+    store.forget(log)
+    found = store.fingerprint(log)
+    if f"{opened.version():020}.json" in found:
+        with _lock:
+            _kept.pop(store.for_deltalake(place), None)
+            _kept[store.for_deltalake(place)] = _Kept(found, {None: opened})

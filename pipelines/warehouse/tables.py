@@ -6,11 +6,11 @@ import contextlib
 import json
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from expectations.contract import later_columns
 from expectations.provenance import ADDED_BY_THE_RUN
@@ -46,6 +46,7 @@ ROWS_OF_A_FILE = 100_000  # of bronze and of tables that are sorted
 COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf sets which files compaction merges
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 CHECK_OF_REPLACED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
+T = TypeVar("T")
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
 _VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint)")
 
@@ -106,6 +107,11 @@ class Warehouse:
         """Return the path of a table below the root."""
         return table.replace(".", "/")
 
+    @classmethod
+    def log(cls, table: str) -> str:
+        """Return the path of a table's Delta log below the root."""
+        return f"{cls.place(table)}/_delta_log"
+
     def exists(self, table: str) -> bool:
         """Tell whether a table has a Delta log."""
         return self.last_version(table) is not None  # a crash can leave a log without commits
@@ -131,18 +137,16 @@ class Warehouse:
             builder = builder.addColumn(column.name, column.type, comment=column.comment)
         for name, value in PROPERTIES.items():
             builder = builder.property(name, value)
-        with self._committing():
+        with self._committing(contract.table):
             if isinstance(self.store, Hadoop):  # Delta creates no table where a crash left a log without commits
-                log = f"{self.place(contract.table)}/_delta_log"
+                log = self.log(contract.table)
                 self.store.remove_empty(f"{log}/_staged_commits", log)
             builder.comment(contract.description).execute()
         return True
 
     def ensure_all(self, contracts: Iterable[Contract]) -> None:
         """Create the missing tables in parallel, because asking for a table and creating it is mostly waiting."""
-        with ThreadPoolExecutor(OPENED_AT_ONCE if self.store.is_shared else CREATED_AT_ONCE) as pool:
-            for _ in pool.map(self.ensure, contracts):
-                pass
+        _at_once(OPENED_AT_ONCE if self.store.is_shared else CREATED_AT_ONCE, self.ensure, contracts)
 
     def _create_without_spark(self, contract: Contract) -> None:
         """Write a table's first commit without Spark, which is ten times slower: it plans a command for each table."""
@@ -150,6 +154,7 @@ class Warehouse:
         from deltalake.exceptions import DeltaError
 
         said = self.store.checked()
+        self.store.forget(self.log(contract.table))
         try:
             DeltaTable.create(
                 self.store.for_deltalake(self.place(contract.table)),
@@ -170,16 +175,23 @@ class Warehouse:
         known = {"metadata": actions["metaData"], "protocol": actions["protocol"], "allFiles": []}
         counts = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
         checksum = json.dumps({**counts, **known})
-        self.store.write(f"{self.place(contract.table)}/_delta_log/{0:020}.crc", checksum.encode(), durable=False)
+        self.store.write(f"{self.log(contract.table)}/{0:020}.crc", checksum.encode(), durable=False)
 
     def commit(self, table: str, version: int) -> list[dict[str, Any]]:
         """Return the actions of a commit; none if the commit is no longer in the log."""
-        return delta_log.actions_of(self.store.text(f"{self.place(table)}/_delta_log/{version:020}.json") or "")
+        return delta_log.actions_of(self.store.text(f"{self.log(table)}/{version:020}.json") or "")
 
     def last_version(self, table: str) -> int | None:
         """Return the latest version of a table, from the file names of its log; None if there is none."""
         versions = [int(match[1]) for name in self._log_names(table) if (match := _VERSION.match(name))]
         return max(versions, default=None)
+
+    def was_never_written(self, table: str) -> bool:
+        """Tell, with a request instead of the five that open it, whether an existing table has only been created."""
+        try:
+            return self.last_version(table) == 0 and not any("add" in action for action in self.commit(table, 0))
+        except ValueError:  # whoever opens the table is told that it is damaged
+            return False
 
     def opened_table(self, table: str, version: int | None = None) -> OpenedTable:
         """Open a table, at the given version or at the latest, with ``deltalake``, the reader without a JVM.
@@ -202,12 +214,10 @@ class Warehouse:
 
         def opened(table: str) -> None:
             with contextlib.suppress(AfterlogError):
-                if self.exists(table):
+                if self.exists(table) and not self.was_never_written(table):
                     self.opened_table(table)
 
-        with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
-            for done in [pool.submit(copy_context().run, opened, table) for table in tables]:
-                done.result()
+        _at_once(OPENED_AT_ONCE, opened, tables)
 
     def _opened(self, table: str, version: int | None) -> OpenedTable:
         """Open a table: see ``opened_table``."""
@@ -259,7 +269,7 @@ class Warehouse:
         names = self._log_names(table)
         checksums = [name for name in names if name.endswith(".crc") and not name.startswith(".")]
         if checksums:
-            text = self.store.text(f"{self.place(table)}/_delta_log/{checksums[-1]}")
+            text = self.store.text(f"{self.log(table)}/{checksums[-1]}")
             metadata = json.loads(text or "{}").get("metadata")
             if metadata:
                 return str(metadata["id"])
@@ -271,13 +281,13 @@ class Warehouse:
     def bytes_after(self, table: str, version: int | None) -> int:
         """Return roughly how many bytes a table has gained since a version (None: since its creation)."""
         place, commit = self.place(table), f"{version or 0:020}.json"
-        log = {file.name: file.modified_at for file in self.store.files(f"{place}/_delta_log")}
+        log = {file.name: file.modified_at for file in self.store.files(self.log(table))}
         since = log.get(commit) if version is not None else None
         files = (file for file in self.store.files(place) if file.name.endswith(".parquet"))
         return sum(file.size for file in files if since is None or file.modified_at > since)
 
     def _log_names(self, table: str) -> list[str]:
-        log = f"{self.place(table)}/_delta_log"
+        log = self.log(table)
         names = self.store.names(log)
         if self.opens_tables and (by := delta_log.staged(self.store, log, names)):
             raise delta_log.coordinated(table, f"there are commits in {by}")
@@ -402,6 +412,7 @@ class Warehouse:
             return
         lacking = {column.name for column in self.lacking(table, there)}
         opened.alter.add_columns([field for field in schema_of(contract).fields if field.name in lacking])
+        opened_tables.committed(self.store, self.place(table), opened)
 
     def _stored_names(self, table: str) -> list[str]:
         if self.opens_tables:
@@ -469,7 +480,7 @@ class Warehouse:
             .merge(rows.withColumnsRenamed(named), condition)
             .whenNotMatchedInsert(values={f"`{name}`": F.col(new) for name, new in named.items()})
         )
-        with self._committing(mark):
+        with self._committing(contract.table, mark):
             merged = merge.execute()
         self._compact_at_times(contract.table, before)
         return int(merged.collect()[0]["num_inserted_rows"])
@@ -480,7 +491,7 @@ class Warehouse:
         there = {field.name: field.dataType.simpleString() for field in stored}
         if any(there.get(field.name) != field.dataType.simpleString() for field in rows.schema):
             writer = _commented(rows.limit(0), contract).write.format("delta").mode("append")
-            with self._committing():
+            with self._committing(contract.table):
                 writer.option("mergeSchema", "true").save(self.location(contract.table))
 
     def append_objects(self, contract: Contract, objects: Sequence[dict[str, Any]]) -> None:
@@ -492,7 +503,7 @@ class Warehouse:
         rows = _commented(self.rows_of_objects(contract, objects), contract)
         before = self.state(contract.table)[1]
         writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")  # a column may be new
-        with self._committing():
+        with self._committing(contract.table):
             writer.save(self.location(contract.table))
         self._compact_at_times(contract.table, before)
 
@@ -514,7 +525,7 @@ class Warehouse:
             .merge(rows.alias("new"), _same(keys, under))
             .whenMatchedUpdate(set={f"`{name}`": F.col(f"new.`{name}`") for name in names})
         )
-        with self._committing():
+        with self._committing(table):
             merged = merge.execute()
         return int(merged.collect()[0]["num_updated_rows"])
 
@@ -528,7 +539,7 @@ class Warehouse:
             .merge(rows.alias("new"), _same(keys))
             .whenMatchedDelete()
         )
-        with self._committing():
+        with self._committing(table):
             merged = merge.execute()
         return int(merged.collect()[0]["num_deleted_rows"])
 
@@ -537,7 +548,7 @@ class Warehouse:
         from delta.tables import DeltaTable
 
         before = self.state(table)[1]
-        with self._committing():
+        with self._committing(table):
             DeltaTable.forPath(self.spark, self.location(table)).delete(condition)
         self._compact_at_times(table, before)
 
@@ -609,7 +620,8 @@ class Warehouse:
     ) -> None:
         """Replace the rows that meet a predicate (None: all) by others, without Delta's planning."""
         before = opened.version()
-        few_rows.replace(opened, rows, predicate, self.turn(opened))
+        with self.committing(table, opened) as turn:
+            few_rows.replace(opened, rows, predicate, turn)
         self._compact_at_times(table, before)
 
     def _added(self, table: str, rows: DataFrame, groups: Groups, count: int) -> tuple[OpenedTable, ArrowTable] | None:
@@ -651,19 +663,24 @@ class Warehouse:
         few = few_rows.collected(rows)
         return None if few is None else (opened, few)
 
-    def turn(self, opened: OpenedTable, mark: str = "") -> few_rows.Turn:
-        """Return what a commit to an opened table carries: a mark, and what tells it from those of other writers.
+    @contextlib.contextmanager
+    def committing(self, table: str, opened: OpenedTable, mark: str = "") -> Iterator[few_rows.Turn]:
+        """Yield what a commit to an opened table carries: a mark, and what tells it from those of other writers.
 
         The writer's lease is looked at when the table is open, so that who took it over since commits later.
 
         Raises WriterBusy: the lease was taken over.
         """
-        return few_rows.Turn(f"{mark} {self.store.checked()}".strip(), self.store.is_shared)
+        turn = few_rows.Turn(f"{mark} {self.store.checked()}".strip(), self.store.is_shared)
+        self.store.forget(self.log(table))
+        yield turn
+        opened_tables.committed(self.store, self.place(table), opened)
 
     def _append(self, table: str, opened: OpenedTable, rows: ArrowTable | RecordBatchReader, mark: str = "") -> None:
         """Append rows without Delta's planning. Without rows there is no commit."""
         before = opened.version()
-        few_rows.append(opened, rows, self.turn(opened, mark))
+        with self.committing(table, opened, mark) as turn:
+            few_rows.append(opened, rows, turn)
         self._compact_at_times(table, before)
 
     def _written(self, table: str, writer: DataFrameWriter, more: str = "") -> int:
@@ -679,7 +696,7 @@ class Warehouse:
         from delta.exceptions import DeltaConcurrentModificationException
 
         try:
-            with self._committing(mark) as said:
+            with self._committing(table, mark) as said:
                 writer.option("userMetadata", said).save(self.location(table))
         except DeltaConcurrentModificationException:
             if not self.store.is_shared:
@@ -717,13 +734,13 @@ class Warehouse:
             from delta.tables import DeltaTable
 
             # If another writer has committed, a later commit triggers the next compaction.
-            with self._committing(), contextlib.suppress(DeltaConcurrentModificationException):
+            with self._committing(table), contextlib.suppress(DeltaConcurrentModificationException):
                 DeltaTable.forPath(self.spark, self.location(table)).optimize().executeCompaction()
         return after
 
     @contextlib.contextmanager
-    def _committing(self, mark: str = "") -> Iterator[str]:
-        """Let the commits of the block say a mark and the number of the lease; yield this text.
+    def _committing(self, table: str, mark: str = "") -> Iterator[str]:
+        """Let Spark's commits to a table in the block say a mark and the number of the lease; yield this text.
 
         On S3 the log store reads the lease again before each commit, and refuses one of a lease that was taken over.
 
@@ -738,6 +755,7 @@ class Warehouse:
         try:
             yield said
         finally:
+            self.store.forget(self.log(table))
             if mark:
                 self.spark.conf.unset(USER_METADATA)
 
@@ -783,6 +801,13 @@ def _commented(rows: DataFrame, contract: Contract) -> DataFrame:
             for column in contract.stored
         ]
     )
+
+
+def _at_once(most: int, ask: Callable[[T], object], of: Iterable[T]) -> None:
+    """Call a function with each of some things, at most so many at the same time."""
+    with ThreadPoolExecutor(most) as pool:
+        for done in [pool.submit(copy_context().run, ask, each) for each in of]:
+            done.result()
 
 
 def _same(keys: Sequence[str], under: Mapping[str, str] | None = None) -> SparkColumn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import os
 import signal
 import subprocess
@@ -11,21 +12,28 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.errors import EnvironmentLacking, UsageError
+from expectations.contract import Column, Contract
+from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.settings import ROOT, Settings, load
 from pipelines.settings import Lock as LockSettings
 from pipelines.stores import connection, lease, lock, places
 from pipelines.stores.objects import Objects
-from pipelines.warehouse import few_rows
+from pipelines.warehouse import append, few_rows
+from pipelines.warehouse.tables import Warehouse
 from tests.testing import s3
 from tests.testing.replays import claimed_at_once, numbered
 
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
 BUCKET = "lakehouse"
+NUMBERS = Contract("silver.numbers", "Numbers.", (Column("n", "bigint", "A number."),), grain=("n",))
 SECONDS = 3  # a lease's life
 # A writer that inserts the numbers that it reads. After "deaf" it does not look at the lease: only its log store does.
 WRITER = """
@@ -233,6 +241,61 @@ def test_a_journal_on_s3_is_changed_by_one_process_at_a_time(place: str) -> None
         s3.lose_an_answer(os.environ["AWS_ENDPOINT_URL"], "journal.db")
 
     assert claimed_at_once(kept, records, lose_an_answer) == sorted(record.letter.place for record in records)
+
+
+def test_in_a_run_a_log_is_listed_again_only_after_a_commit(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import obstore
+
+    listed: list[str] = []
+    ask = obstore.list_with_delimiter
+
+    def counting(store: ObjectStore, prefix: str) -> Any:
+        listed.append(prefix)
+        return ask(store, prefix=prefix)
+
+    monkeypatch.setattr(obstore, "list_with_delimiter", counting)
+    warehouse, others = Warehouse(load(warehouse=place)), Warehouse(load(warehouse=place))
+    with warehouse.store.remembering():
+        warehouse.ensure_all([NUMBERS])
+        for number in range(3):
+            assert warehouse.last_version(NUMBERS.table) == number
+            listed.clear()
+            assert warehouse.insert(pa.table({"n": [number]}), NUMBERS) == 1
+            for _ in range(3):
+                assert (warehouse.last_version(NUMBERS.table), warehouse.state(NUMBERS.table)[1]) == (number + 1,) * 2
+            assert listed == ["silver/numbers/_delta_log/"]
+        write_deltalake(opened(f"{place}/silver/numbers"), pa.table({"n": [3]}), mode="append")
+        assert warehouse.last_version(NUMBERS.table) == 3
+        append.append(warehouse, NUMBERS, [{"n": 4}])  # the way of commands that write beside a run
+        assert warehouse.last_version(NUMBERS.table) == 5
+    assert others.last_version(NUMBERS.table) == 5
+    assert numbers(warehouse.opened_table(NUMBERS.table)) == [0, 1, 2, 3, 4]
+
+
+def test_who_commits_to_a_log_that_changed_unseen_is_told(place: str) -> None:
+    warehouse = Warehouse(load(warehouse=place))
+    with warehouse.store.remembering():
+        warehouse.ensure_all([NUMBERS])
+        assert warehouse.state(NUMBERS.table)[1] == 0
+        few_rows.append(opened(f"{place}/silver/numbers"), pa.table({"n": [1]}), few_rows.Turn("", is_shared=True))
+        with pytest.raises(WriterBusy):
+            warehouse.insert(pa.table({"n": [2]}), NUMBERS)
+        assert warehouse.insert(pa.table({"n": [3]}), NUMBERS) == 1
+    assert numbers(warehouse.opened_table(NUMBERS.table)) == [1, 3]
+
+
+def test_a_command_sees_files_as_it_first_read_them_but_for_its_own(place: str) -> None:
+    store = places.of(place)
+    store.write("_progress/a.json", b"1")
+    with store.pinned():
+        assert (store.read("_progress/a.json"), store.read("_progress/b.json")) == (b"1", None)
+        contextvars.Context().run(store.write, "_progress/a.json", b"2")
+        contextvars.Context().run(store.write, "_progress/b.json", b"2")
+        assert (store.read("_progress/a.json"), store.read("_progress/b.json")) == (b"1", None)
+        store.write("_progress/a.json", b"3")
+        store.remove("_progress/b.json")
+        assert (store.read("_progress/a.json"), store.read("_progress/b.json")) == (b"3", None)
+    assert store.read("_progress/b.json") is None
 
 
 def test_two_drivers_that_append_to_a_table_lose_nothing(place: str, by_profile: dict[str, str]) -> None:

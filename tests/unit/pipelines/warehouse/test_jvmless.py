@@ -52,6 +52,15 @@ def test_rows_are_those_that_equal(
     assert all(list(row) == ["number"] for row in jvmless.rows(Warehouse(settings), TABLE, equal, ["number"]))
 
 
+def test_rows_of_a_first_version_are_read(settings: Settings) -> None:
+    """A copied or cloned table has its rows in the version that creates it."""
+    append(settings, ("a", 1))
+    assert Warehouse(settings).last_version(TABLE) == 0
+    assert jvmless.rows(Warehouse(settings), TABLE, {"letter": "a"}) == [{"letter": "a", "number": 1}]
+    with pytest.raises(UsageError, match="no table"):
+        jvmless.rows(Warehouse(settings), "gold.numbers", {"letter": "a"})
+
+
 def test_files_that_can_hold_none_of_them_are_not_opened(settings: Settings) -> None:
     append(settings, ("a", 1), ("c", 1))
     (first,) = DeltaTable(Warehouse(settings).location(TABLE)).file_uris()

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.stores import places
 from pipelines.warehouse import opened_tables
-from pipelines.warehouse.opened_tables import MOST_TABLES, MOST_VERSIONS, once
+from pipelines.warehouse.opened_tables import MOST_TABLES, MOST_VERSIONS, committed, once
 
 
 def write(place: Path, number: int) -> None:
@@ -39,6 +39,23 @@ def test_a_table_is_opened_again_when_its_log_changes(tmp_path: Path) -> None:
     write_deltalake(second, arrow.table({"n": [3]}), mode="append")  # takes the opened table along
     assert (second.version(), opened(place).version(), opened(place, 1).version()) == (2, 2, 1)
     assert opened(place) is not second
+
+
+def test_a_table_that_its_own_commit_took_along_is_not_opened_again(tmp_path: Path) -> None:
+    place = tmp_path / "table"
+    store = places.of(str(tmp_path))
+    write(place, 1)
+    own = opened(place)
+    write_deltalake(own, arrow.table({"n": [2]}), mode="append")
+    committed(store, place.name, own)
+    assert opened(place) is opened(place, 1) is own
+    assert (numbers(own), numbers(opened(place, 0))) == ([1, 2], [1])
+    write_deltalake(own, arrow.table({"n": [3]}), mode="append")
+    write(place, 4)
+    committed(store, place.name, own)
+    assert (own.version(), opened(place).version()) == (2, 3)
+    assert numbers(opened(place)) == [1, 2, 3, 4]
+    assert opened(place).get_add_actions().num_rows == DeltaTable(place).get_add_actions().num_rows
 
 
 def test_a_table_that_was_made_again_is_another(tmp_path: Path) -> None:
