@@ -92,18 +92,27 @@ def objects(bronze: DataFrame, record: str, *, numbers_as_clients_write_them: bo
     as_read = _NUMBER.sub(r"`\g<name>`: string", record) if types else record
     read = bronze.withColumn("_read", computed_once(parsed(json, as_read)))
     misread = F.col("_read.misread").isNotNull() | (F.size("_read.line") != 2) | F.col("_read.line").isNull()
-    one = F.get("_read.line", F.lit(0))
-    for name, type_ in types.items():
-        misread = misread | (_told(one[name]).isNotNull() & _told(one[name]).try_cast(type_).isNull())
+    typed = one = F.get("_read.line", F.lit(0))
+    if types:
+        numbers = F.struct(*(_number(one[name], type_).alias(name) for name, type_ in types.items()))
+        read = read.withColumn("_numbers", computed_once(numbers))
+        for name in types:
+            number = F.col("_numbers")[name]
+            misread = misread | (number.isNull() & _told(one[name]).isNotNull())
+            typed = typed.withField(f"`{name}`", number)
     line_error = F.coalesce(F.col("error"), F.when(misread, "a field of the object is not of its type"))
-    typed = one
-    for name, type_ in types.items():
-        typed = typed.withField(f"`{name}`", _told(one[name]).try_cast(type_))
     return (
         read.withColumn("line_error", line_error)
         .withColumn("_object", F.when(F.col("line_error").isNull(), typed))
-        .drop("_read", "error")
+        .drop("_read", "_numbers", "error")
     )
+
+
+def _number(text: Column, type_: str) -> Column:
+    """Return the number of a text, null if it tells none; text as a number is written back takes no pattern."""
+    number = text.try_cast(type_)
+    is_plain = (number.cast("string") == text) & (text != LIBRDKAFKAS_UNKNOWN)
+    return F.when(is_plain, number).otherwise(_told(text).try_cast(type_))
 
 
 def _told(number: Column) -> Column:
