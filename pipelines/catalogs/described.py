@@ -100,7 +100,7 @@ def sql_type(kind: Any) -> str:
 def on_hadoop(root: str, table: str) -> str:
     """Return a table's location for Spark and Hive: a URI, without escapes, as Hadoop reads it."""
     directory = _directory(root)
-    return f"{f'file://{directory}' if directory else _printable(root)}/{Warehouse.place(table)}"
+    return f"{_printable(root) if directory is None else f'file://{directory}'}/{Warehouse.place(table)}"
 
 
 def on_stores(root: str, table: str) -> str:
@@ -109,7 +109,7 @@ def on_stores(root: str, table: str) -> str:
     ``s3a`` is Hadoop's name of ``s3``, and ``abfs`` is ``abfss`` without encryption.
     """
     directory = _directory(root)
-    if directory:
+    if directory is not None:
         return f"{directory}/{Warehouse.place(table)}"
     scheme, _, rest = _printable(root).partition("://")
     return f"{ {'s3a': 's3', 'abfs': 'abfss'}.get(scheme.lower(), scheme.lower()) }://{rest}/{Warehouse.place(table)}"
@@ -145,9 +145,9 @@ def _canonical(location: str) -> str:
     return f"{ {'s3a': 's3', 's3n': 's3', 'abfs': 'abfss'}.get(scheme.lower(), scheme.lower()) }:{rest}"
 
 
-def _directory(root: str) -> str:
+def _directory(root: str) -> str | None:
     directory = directory_of(root)
-    return "" if directory is None else _printable(str(directory.absolute())).rstrip("/")
+    return None if directory is None else _printable(str(directory.absolute())).rstrip("/")
 
 
 def _printable(root: str) -> str:

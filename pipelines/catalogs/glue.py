@@ -15,7 +15,8 @@ from expectations.text import visible
 from pipelines.catalogs.base import Entry
 from pipelines.catalogs.described import Described, on_stores, refuse_other_stores
 from pipelines.catalogs.statements import Names
-from pipelines.errors import EnvironmentLacking
+from pipelines.errors import AfterlogError, EnvironmentLacking
+from pipelines.settings import s3
 
 Answer = TypeVar("Answer")
 
@@ -26,7 +27,7 @@ PROPERTIES = {
     "spark.sql.sources.provider": "delta",
 }
 _MOST_COMMENT, _MOST_DESCRIPTION = 255, 2048  # characters that Glue takes
-_KEPT = ("Owner", "Retention", "PartitionKeys", "TableType", "Description", "StorageDescriptor", "Parameters")
+KEPT = ("Owner", "Retention", "PartitionKeys", "TableType", "Description", "StorageDescriptor", "Parameters")
 # What a reader without Delta would need to open files; Spark and Athena write the same for a Delta table.
 _FORMATS = {
     "InputFormat": "org.apache.hadoop.mapred.SequenceFileInputFormat",
@@ -93,7 +94,7 @@ class Glue:
     def change(self, table: Described) -> None:
         """Bring an entry up to date; what others keep in it stays."""
         found = self._found(table) or {}
-        given = {name: found[name] for name in _KEPT if name in found} | self._input(table)
+        given = {name: found[name] for name in KEPT if name in found} | self._input(table)
         given["Parameters"] = found.get("Parameters", {}) | PROPERTIES
         database = self.names.schema(table.layer)
         self._asked(lambda: self._client.update_table(DatabaseName=database, TableInput=given))
@@ -125,7 +126,9 @@ class Glue:
 
         own = Config(connect_timeout=15, read_timeout=30, retries={"mode": "standard", "max_attempts": 3})
         try:
-            return get_session().create_client("glue", config=own)
+            return get_session().create_client("glue", region_name=s3.connection().region, config=own)
+        except AfterlogError:  # of the variables
+            raise
         except Exception as error:
             raise _unreachable(error) from None
 

@@ -40,6 +40,8 @@ class Unity:
         parts = urlsplit(self.server)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
             raise UsageError("--server takes the URL of a server, such as http://127.0.0.1:8080.")
+        if any(one in " ./" for one in self.catalog):
+            raise UsageError("--catalog: no name of Unity Catalog has a space, a dot or a slash.")
         refuse_other_stores(self.root, ("file", *CLOUDS), self.words)
 
     @property

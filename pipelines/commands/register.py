@@ -142,8 +142,8 @@ def _refused(catalog: Catalog, strangers: Sequence[tuple[Described, Entry]]) -> 
     where = f"at {visible(entry.location)}" if entry.location else "no Delta table at a place of its own"
     several = len(strangers) > 1
     return UsageError(
-        f"{catalog.words} has {_named([table.name for table, _ in strangers])} of somebody else "
-        f"({'the first is ' if several else ''}{where}): give our schemas other names with --prefix, or, if this "
+        f"{catalog.words} has other tables under the names {_named([table.name for table, _ in strangers])} "
+        f"({'the first is ' if several else ''}{where}): give our schemas other names with --prefix or, if this "
         "warehouse moved, name its old place with --moved-from; nothing was changed."
     )
 
