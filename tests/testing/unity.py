@@ -68,10 +68,14 @@ class Handler(BaseHTTPRequestHandler):
     def found(self, kind: str, name: str) -> dict[str, Any]:
         if kind == "tables" and name.count(".") != 2:
             raise Refused(400, "INVALID_ARGUMENT", f"Invalid table name: {name}")
-        there = self.kept[kind]
-        if name not in there:
-            raise Refused(404, f"{KINDS[kind]}_NOT_FOUND", f"{KINDS[kind].capitalize()} not found: {name}")
-        return there.pop(name) if self.command == "DELETE" else there[name]
+        parts = name.split(".")
+        for depth, above in enumerate(KINDS, start=1):
+            full = ".".join(parts[:depth])
+            if full not in self.kept[above]:  # what is missing first, from the catalog on
+                raise Refused(404, f"{KINDS[above]}_NOT_FOUND", f"{KINDS[above].capitalize()} not found: {full}")
+            if above == kind:
+                break
+        return self.kept[kind].pop(name) if self.command == "DELETE" else self.kept[kind][name]
 
     def create(self, kind: str, given: dict[str, Any]) -> dict[str, Any]:
         if re.search(r"[\s./\x00-\x1f\x7f]", given["name"]):

@@ -133,7 +133,7 @@ def test_a_table_of_somebody_else_stays(warehouse: Path, catalog: OfUnity, run: 
     assert "nothing was changed" in err
     assert len(err.splitlines()) == 1
     assert {name: catalog.table(name) for name in NAMES[1:]} == before
-    assert catalog.table("silver.dlq_records")["error_code"] == "TABLE_NOT_FOUND"
+    assert catalog.table("silver.dlq_records")["error_code"] == "SCHEMA_NOT_FOUND"
     code, *_ = run(*catalog.options, "--warehouse", other, "--prefix", "other_")
     assert code == 0
     assert catalog.table("other_gold.dlq_counts")["storage_location"] == f"{other.as_uri()}/gold/dlq_counts"
