@@ -8,7 +8,8 @@ What each tool takes is in its documentation:
 - DuckDB: https://duckdb.org/docs/stable/core_extensions/delta.html. A view has no comments of its own, so they follow.
 - Snowflake: https://docs.snowflake.com/en/sql-reference/sql/create-iceberg-table-delta and
   https://docs.snowflake.com/en/user-guide/tables-iceberg-configure-catalog-integration-object-storage.
-- Fabric: https://learn.microsoft.com/en-us/rest/api/fabric/core/onelake-shortcuts/creates-shortcuts-in-bulk. What is
+- Fabric: https://learn.microsoft.com/en-us/rest/api/fabric/core/onelake-shortcuts/creates-shortcuts-in-bulk, a
+  preview. What is
   below Tables/<schema> of a lakehouse with schemas is a table, which Fabric finds by its Delta log.
 """
 
@@ -27,6 +28,7 @@ TOOLS = ("spark", "trino", "databricks", "duckdb", "snowflake", "fabric")
 CATALOGS = {"spark": None, "trino": "delta", "databricks": "afterlog", "duckdb": None, "snowflake": "afterlog"}
 """The catalog, or Snowflake's database, of tools that have them; None: the one in which the statements run."""
 CLOUDS = ("s3", "gs", "abfss")
+_SECRETS = {"s3": "s3, PROVIDER credential_chain", "gs": "gcs", "abfss": "azure, PROVIDER credential_chain"}
 _FABRIC = "https://api.fabric.microsoft.com/v1/workspaces/WORKSPACE/items/LAKEHOUSE/shortcuts/bulkCreate"
 
 
@@ -69,6 +71,8 @@ def after(tool: str, root: str) -> str | None:
             )
         case "trino":
             return "Trino needs delta.register-table-procedure.enabled=true in the properties of the catalog."
+        case "duckdb" if (scheme := on_stores(root, "gold.x").partition("://")[0]) in _SECRETS:
+            return f"DuckDB needs a secret for the store, such as CREATE SECRET (TYPE {_SECRETS[scheme]})."
         case "databricks":
             return "Databricks needs the catalog, and an external location that holds the warehouse."
     return None
