@@ -9,8 +9,7 @@ What each tool takes is in its documentation:
 - Snowflake: https://docs.snowflake.com/en/sql-reference/sql/create-iceberg-table-delta and
   https://docs.snowflake.com/en/user-guide/tables-iceberg-configure-catalog-integration-object-storage.
 - Fabric: https://learn.microsoft.com/en-us/rest/api/fabric/core/onelake-shortcuts/creates-shortcuts-in-bulk, a
-  preview. What is
-  below Tables/<schema> of a lakehouse with schemas is a table, which Fabric finds by its Delta log.
+  preview. What is below Tables/<schema> of a lakehouse with schemas is a table, which Fabric finds by its Delta log.
 """
 
 from __future__ import annotations

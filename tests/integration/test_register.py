@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -215,30 +216,26 @@ for line in sys.stdin:
         stranger()
         print("null", flush=True)
         continue
-    sys.argv, out, err, code = ["afterlog", "register", *words], io.StringIO(), io.StringIO(), 0
+    sys.argv, out, err, code = ["afterlog", *words], io.StringIO(), io.StringIO(), 0
+    variables = dict(os.environ)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             main()
         except SystemExit as ended:
             code = ended.code or 0
+    os.environ["AFTERLOG_SETTINGS"] = variables["AFTERLOG_SETTINGS"]  # --config names others
     print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
 """
 Ask = Callable[..., Any]
 
 
-@pytest.fixture(scope="module")
-def metastore(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("hive") / "metastore"
-
-
-@pytest.fixture(scope="module")
-def register(filled: Path, metastore: Path) -> Iterator[Ask]:
-    """Run `afterlog register` with a metastore of Derby, one command after the other, in one process."""
-    (metastore.parent / "afterlog.toml").write_text(
-        "[spark]\n"
-        f'"spark.hadoop.javax.jdo.option.ConnectionURL" = "jdbc:derby:{metastore};create=true"\n'
-        f'"spark.sql.warehouse.dir" = "{metastore.parent / "managed"}"\n'
-    )
+@contextlib.contextmanager
+def registering(filled: Path, metastore: Path) -> Iterator[Ask]:
+    """Yield what runs `afterlog register` with a metastore of Derby, which one process at a time opens."""
+    bare = f'[spark]\n"spark.hadoop.javax.jdo.option.ConnectionURL" = "jdbc:derby:{metastore};create=true"\n'
+    whole = f'{bare}"spark.sql.warehouse.dir" = "{metastore.parent / "managed"}"\n'
+    for name, text in (("empty", ""), ("bare", bare), ("afterlog", whole)):
+        (metastore.parent / f"{name}.toml").write_text(text)
     variables = {
         "AFTERLOG_SETTINGS": str(metastore.parent / "afterlog.toml"),
         "AFTERLOG_WAREHOUSE": str(filled / "warehouse"),
@@ -268,40 +265,50 @@ def register(filled: Path, metastore: Path) -> Iterator[Ask]:
         assert process.wait(timeout=60) == 0
 
 
-def test_a_metastore_knows_the_tables_and_any_session_reads_them_by_name(
-    filled: Path, register: Ask, metastore: Path, tmp_path: Path
-) -> None:
-    refused = register("stranger")
-    before = register("dump")
-    code, out, err = register("hive", "--layer", "gold", "--prefix", "their_")
-    assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert "other tables under the names gold.dlq_counts (no Delta table at a place of its own)" in err
-    assert register("dump") == before
-    assert refused is None
+def test_a_metastore_knows_the_tables_and_any_session_reads_them_by_name(filled: Path, tmp_path: Path) -> None:
+    metastore = tmp_path / "metastore"
+    with registering(filled, metastore) as register:
+        # A JVM keeps the properties of its earlier sessions, so what lacks some comes first.
+        empty, bare = (("--config", tmp_path / f"{one}.toml", "register", "hive") for one in ("empty", "bare"))
+        code, out, err = register(*empty)
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert "No Hive metastore is configured" in err
 
-    code, out, err = register("hive", "--layer", "gold", "--dry-run")
-    assert (code, out.splitlines()[-1], err) == (0, f"{len(GOLD)} tables would be registered.", "")
-    assert register("dump") == before
+        assert register("stranger") is None
+        before = register("dump")
+        code, out, err = register("register", "hive", "--layer", "gold", "--prefix", "their_")
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert "other tables under the names gold.dlq_counts (no Delta table at a place of its own)" in err
+        assert register("dump") == before
 
-    code, out, err = register("hive", "--layer", "gold")
-    assert (code, out.splitlines()[-1], err) == (0, f"{len(GOLD)} tables registered.", "")
-    after = register("dump")
-    assert len(after) == len(before) + len(GOLD)
-    code, out, err = register("hive", "--layer", "gold")
-    assert (code, out, err) == (0, f"{len(GOLD)} tables are registered already.\n", "")
-    assert register("dump") == after
+        code, out, err = register(*bare, "--layer", "gold", "--prefix", "new_")
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert "The metastore has no schema new_gold: create it" in err
+        assert register("dump") == before
 
-    moved = tmp_path / "moved"
-    shutil.copytree(filled / "warehouse", moved)
-    code, _, err = register("hive", "--layer", "gold", "--warehouse", moved)
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert f"at file:{filled / 'warehouse'}/gold/" in err
-    assert register("dump") == after
-    options = ("hive", "--layer", "gold", "--warehouse", moved, "--moved-from", filled / "warehouse")
-    code, out, err = register(*options, "--format", "json")
-    assert (code, err) == (0, "")
-    assert {json.loads(line)["status"] for line in out.splitlines()} == {"updated"}
-    assert register(*options)[1] == f"{len(GOLD)} tables are registered already.\n"
+        code, out, err = register("register", "hive", "--layer", "gold", "--dry-run")
+        assert (code, out.splitlines()[-1], err) == (0, f"{len(GOLD)} tables would be registered.", "")
+        assert register("dump") == before
+
+        code, out, err = register("register", "hive", "--layer", "gold")
+        assert (code, out.splitlines()[-1], err) == (0, f"{len(GOLD)} tables registered.", "")
+        after = register("dump")
+        assert len(after) == len(before) + len(GOLD)
+        code, out, err = register("register", "hive", "--layer", "gold")
+        assert (code, out, err) == (0, f"{len(GOLD)} tables are registered already.\n", "")
+        assert register("dump") == after
+
+        moved = tmp_path / "moved"
+        shutil.copytree(filled / "warehouse", moved)
+        code, _, err = register("register", "hive", "--layer", "gold", "--warehouse", moved)
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert f"at file:{filled / 'warehouse'}/gold/" in err
+        assert register("dump") == after
+        options = ("register", "hive", "--layer", "gold", "--warehouse", moved, "--moved-from", filled / "warehouse")
+        code, out, err = register(*options, "--format", "json")
+        assert (code, err) == (0, "")
+        assert {json.loads(line)["status"] for line in out.splitlines()} == {"updated"}
+        assert register(*options)[1] == f"{len(GOLD)} tables are registered already.\n"
     assert read_by_spark(filled, metastore, f"{moved}/gold/dlq_incidents") == expected(filled)
 
 
