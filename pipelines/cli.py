@@ -39,6 +39,8 @@ from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
+    from pipelines.catalogs.base import Catalog
+    from pipelines.catalogs.statements import Names
     from pipelines.commands.describe import Answer
     from pipelines.commands.display import Display
     from pipelines.metrics.exposition import Meter
@@ -743,6 +745,113 @@ def doctor(
         checks = diagnosis.diagnose(settings, others)
     diagnosis.show(checks, as_json=format == "json")
     raise typer.Exit(diagnosis.exit_code(checks))
+
+
+@app.command()
+def register(
+    catalog: Annotated[
+        Literal["hive", "unity", "glue"] | None,
+        typer.Argument(help="A catalog that is written to.", show_default=False),
+    ] = None,
+    tool: Annotated[
+        Literal["spark", "trino", "databricks", "duckdb", "snowflake", "fabric"] | None,
+        typer.Option("--print", help="Print the statements for a tool.", show_default=False),
+    ] = None,
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only that layer, such as gold.", show_default=False, autocompletion=completion.layers_of_tables
+        ),
+    ] = None,
+    named: Annotated[
+        str | None,
+        typer.Option("--catalog", metavar="NAME", help="Catalog or database for the schemas.", show_default=False),
+    ] = None,
+    prefix: Annotated[
+        str, typer.Option(metavar="NAME", help="Begin the names of schemas with it.", show_default=False)
+    ] = "",
+    server: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where Unity Catalog answers.", show_default=False)
+    ] = None,
+    connection: Annotated[
+        str | None, typer.Option(metavar="ID", help="Fabric's connection to the warehouse.", show_default=False)
+    ] = None,
+    moved_from: Annotated[
+        str | None, typer.Option(metavar="WAREHOUSE", help="Where the warehouse was.", show_default=False)
+    ] = None,
+    recreate: Annotated[
+        bool, typer.Option("--recreate", help="Drop and create again what Unity Catalog cannot change.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
+    format: Annotated[TableFormat, typer.Option(help="json: one object a table.")] = "table",
+    warehouse: WarehouseOption = None,
+    verbose: Verbose = False,
+) -> None:
+    """Make the tables known to a catalog by their names, or print the statements that do."""
+    from pipelines.catalogs import statements
+    from pipelines.commands import register as registration
+
+    if (catalog is None) == (tool is None):
+        raise UsageError("Name a catalog, such as afterlog register hive, or a tool, such as --print trino.")
+    registration.refuse_unused(
+        catalog or tool or "",
+        {
+            "--server": (server is not None, ("unity",)),
+            "--recreate": (recreate, ("unity",)),
+            "--connection": (connection is not None, ("fabric",)),
+            "--catalog": (named is not None, ("unity", *(one for one in statements.TOOLS if one != "fabric"))),
+            "--moved-from": (moved_from is not None, registration.CATALOGS),
+            "--dry-run": (dry_run, registration.CATALOGS),
+            "--format json": (format == "json", registration.CATALOGS),
+        },
+    )
+    names = registration.names_of(named, prefix)
+    settings = _settings(warehouse, None)
+    if tool is not None:
+        with _readable(settings) as tables:
+            chosen = registration.chosen(tables, layer or ())
+        print(statements.statements(tool, settings.warehouse, chosen, names, connection), end="")
+        if remark := statements.after(tool, settings.warehouse):
+            _say(remark)
+        return
+    with contextlib.ExitStack() as kept:
+        tables, into = _catalog(catalog or "", settings, names, server, kept)
+        done = registration.register(
+            into,
+            settings.warehouse,
+            registration.chosen(tables, layer or ()),
+            moved_from=moved_from,
+            dry_run=dry_run,
+            recreate=recreate,
+        )
+    if format == "json":
+        for one in done:
+            print(json.dumps(asdict(one)))
+    else:
+        print(registration.in_words(done, dry_run))
+
+
+def _catalog(
+    catalog: str, settings: Settings, names: Names, server: str | None, kept: contextlib.ExitStack
+) -> tuple[Warehouse, Catalog]:
+    """Return a warehouse whose tables can be read, and a catalog; sessions end with ``kept``."""
+    if catalog == "hive":
+        from pipelines.catalogs import hive
+
+        with _starting() as watch:
+            spark = kept.enter_context(_session(hive.settings_of(settings), watch))
+        return Warehouse(settings, spark), hive.Hive(spark, settings, names)
+    if catalog == "unity":
+        from pipelines.catalogs.unity import Unity
+
+        if server is None:
+            raise UsageError("afterlog register unity needs --server, such as --server http://127.0.0.1:8080.")
+        into: Catalog = Unity(server, settings.warehouse, names)
+    else:
+        from pipelines.catalogs.glue import Glue
+
+        into = Glue(settings.warehouse, names)
+    return kept.enter_context(_readable(settings)), into
 
 
 RecordsOption = Annotated[

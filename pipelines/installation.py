@@ -28,6 +28,7 @@ COMMAND = Path(sys.executable).with_name("afterlog")
 # The packages that not every installation has, by the names under which they are imported, and their extras.
 _EXTRAS = {
     "airflow": "airflow",
+    "botocore": "glue",
     "confluent_kafka": "kafka",
     "cryptography": "spark",
     "delta": "spark",

@@ -51,6 +51,12 @@ def layers(_: typer.Context) -> Iterable[str]:
 
 
 @_cautious
+def layers_of_tables(_: typer.Context) -> Iterable[str]:
+    """Complete a layer in which there are tables, also what is no stage's."""
+    return (*LAYERS, "quarantine", "held", "quality")
+
+
+@_cautious
 def tables(_: typer.Context) -> Iterable[str]:
     """Complete a table that a stage fills."""
     return [stage.table for stage in CATALOG]

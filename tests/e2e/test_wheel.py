@@ -202,6 +202,10 @@ def test_spark_makes_the_tables_that_a_checkout_makes(
         ("gcs", "from obstore.store import GCSStore; import deltalake"),
         ("azure", "from obstore.store import AzureStore; import deltalake"),
         ("airflow", "import afterlog; afterlog.find_code(); import dags.dlq, dags.replay"),
+        (
+            "glue",
+            "from botocore.session import get_session; get_session().create_client('glue', region_name='eu-west-1')",
+        ),
     ],
 )
 def test_an_extra_can_be_imported(installed: Callable[[str], Installed], extra: str, program: str) -> None:
