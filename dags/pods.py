@@ -50,7 +50,7 @@ class PodCommand:
             pod_template_file=pod.template,
             labels={"app.kubernetes.io/name": "afterlog"},
             cmds=["/bin/sh", "-c", _COMMAND],
-            arguments=self.argv,
+            arguments=[word.replace("$", "$$") for word in self.argv],  # Kubernetes expands $(NAME)
             env_vars={**TOLD_PLAINLY, **variables},
             env_from=[k8s.V1EnvFromSource(secret_ref=k8s.V1SecretEnvSource(name=pod.secret))] if pod.secret else [],
             volumes=_volumes(pod),

@@ -38,7 +38,8 @@ def server(directory: Path) -> Iterator[str]:
     try:
         until = time.monotonic() + 10
         while not _answers(port):
-            assert process.poll() is None and time.monotonic() < until, (directory / "sshd.log").read_text()
+            assert process.poll() is None, (directory / "sshd.log").read_text()
+            assert time.monotonic() < until
             time.sleep(0.05)
         key = (directory / "host.pub").read_text().split()[1]
         yield json.dumps(

@@ -76,7 +76,7 @@ def test_afterlogs_own_exit_codes_mean_what_they_mean_here() -> None:
 @pytest.mark.parametrize(("command", "directory"), [("no-such-command", None), ("true", Path("/no/such/directory"))])
 def test_what_cannot_start_is_not_retried(command: str, directory: Path | None) -> None:
     ended, _ = ran(command, directory=directory)
-    with pytest.raises(CannotRun, match="no.such"):
+    with pytest.raises(CannotRun, match=r"no.such"):
         check(ended)
 
 
