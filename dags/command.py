@@ -11,12 +11,19 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import Protocol
 
 from pipelines.installation import COMMAND, PROJECT
 
 GRACE_SECONDS = 3.0
 """How long the command may take to end by itself; Airflow kills a task five seconds after it asked it to end."""
+
+TOLD_PLAINLY = {"COLUMNS": "1000", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "TERM": "dumb"}
+"""Variables of a command whose log a task shows."""
+
+
+class Unreachable(Exception):
+    """The place where the command runs cannot be reached, or did not say how it ended."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,18 @@ class Ended:
     code: int
     answer: str
     complaint: str
+
+
+class Runs(Protocol):
+    """One run of the command line, here or elsewhere."""
+
+    argv: list[str]
+
+    def run(self, log: Callable[[str], None], /) -> Ended:
+        """Run the command to its end, passing on each line of its log as it comes."""
+
+    def kill(self) -> None:
+        """End the command."""
 
 
 def program() -> list[str]:
@@ -62,13 +81,7 @@ class Command:
             self._process = process = subprocess.Popen(
                 self.argv,
                 cwd=PROJECT,
-                env={
-                    **self._environment(),
-                    "COLUMNS": "1000",
-                    "NO_COLOR": "1",
-                    "PYTHONUNBUFFERED": "1",
-                    "TERM": "dumb",
-                },
+                env={**self._environment(), **TOLD_PLAINLY},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.PIPE,
@@ -86,7 +99,8 @@ class Command:
                 code = process.wait()
             finally:
                 self.kill()
-            return Ended(code, _last_line(output), complaint)
+            output.seek(0)
+            return Ended(code, last_line(output.read()), complaint)
 
     def kill(self) -> None:
         """End the command and all processes of its group: TERM first, then KILL."""
@@ -121,7 +135,7 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() or character == "\t" else " " for character in text)
 
 
-def _last_line(output: IO[bytes]) -> str:
-    output.seek(0)
-    lines = output.read().decode("utf-8", "replace").split("\n")
+def last_line(output: bytes) -> str:
+    """Return the last line of a command's output that is not blank."""
+    lines = output.decode("utf-8", "replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")

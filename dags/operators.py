@@ -15,9 +15,10 @@ from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from dags import connections, failures
-from dags.command import Command, Ended, printable
+from dags.command import Command, Ended, Runs, Unreachable, printable
 from pipelines import settings
 from pipelines.errors import UsageError
+from pipelines.settings.airflow import Pod
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -77,7 +78,7 @@ class CommandOperator(BaseOperator):
         self.arguments = list(arguments)
         self.places: dict[str, Any] = {}
         self.servers: str | None = None  # of the cluster; its secrets stay out of attributes, which events can hold
-        self._command: Command | None = None
+        self._command: Runs | None = None
 
     def on_kill(self) -> None:
         """End the command that this task started."""
@@ -118,10 +119,14 @@ class CommandOperator(BaseOperator):
         variables = cluster.environment() if cluster else None
         places = [f"--{name}={place}" for name, place in self.places.items() if place is not None]
         arguments = [*self.arguments, *places, *self.more_arguments(context)]
-        self._command = Command(arguments, variables, _tolerance(context))
+        self._command = _where(context, arguments, variables)
         self.log.info("Running %s", shlex.join(self._command.argv))
         try:
             ended = self._command.run(lambda line: self.log.info("%s", line))
+        except UsageError as error:
+            raise CannotRun(str(error)) from None
+        except Unreachable as error:
+            raise CommandDied(str(error)) from None
         except OSError as error:
             raise CannotRun(f"{self._command.argv[0]} cannot be started: {error.strerror}. Run `make setup`.") from None
         check(ended)
@@ -133,6 +138,11 @@ class CommandOperator(BaseOperator):
             wanted = context["params"].get("kafka_connection") or settings.kafka_connection()
             if not wanted:
                 return None
+            if settings.tasks_run_elsewhere() is not None:
+                raise CannotRun(
+                    "A task that runs in a pod or on another host takes the cluster from the settings there: leave out "
+                    "kafka_connection."
+                )
             cluster = connections.named(wanted)
         except UsageError as error:
             raise CannotRun(str(error)) from None
@@ -317,12 +327,36 @@ def check(ended: Ended) -> None:
     Raises CannotRun, WriterBusy, CommandDied, chosen by the exit code, with what the command said.
     """
     complaint = ended.complaint.removeprefix("afterlog: ") or "it said nothing"
-    if ended.code in (2, 3):
+    if ended.code in (2, 3, 126, 127):  # the last two are a shell's: there is no such command
         raise CannotRun(complaint)
     if ended.code == 4:
         raise WriterBusy(complaint)
     if ended.code not in (0, 1) or not ended.answer:
         raise CommandDied(f"The command {_how(ended.code)}: {complaint}")
+
+
+def _where(context: Context, arguments: Sequence[str], cluster: Mapping[str, str] | None) -> Runs:
+    """Return the run of the command where the settings say that tasks run it.
+
+    Raises CannotRun: the settings cannot be used, or Airflow's provider for that place is not installed.
+    """
+    variables = _tolerance(context)
+    try:
+        elsewhere = settings.tasks_run_elsewhere()
+        if elsewhere is None:
+            return Command(arguments, cluster, variables)
+        if isinstance(elsewhere, Pod):
+            from dags.pods import PodCommand
+
+            return PodCommand(elsewhere, arguments, variables, context)
+        from dags.ssh import SshCommand
+
+        return SshCommand(elsewhere, arguments, variables)
+    except UsageError as error:
+        raise CannotRun(str(error)) from None
+    except ModuleNotFoundError:
+        provider = "cncf-kubernetes" if isinstance(elsewhere, Pod) else "ssh"
+        raise CannotRun(f"Install apache-airflow-providers-{provider} for Airflow's workers.") from None
 
 
 def tell_failure(context: Context) -> None:

@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from pipelines.errors import UsageError
 from pipelines.installation import PROJECT, ROOT, settings_files
 from pipelines.settings import s3
+from pipelines.settings.airflow import Airflow, Pod, Ssh
 from pipelines.settings.alerts import Alerts
 from pipelines.settings.feeds import (
     LANDING_DIRECTORIES,
@@ -55,6 +56,7 @@ __all__ = [
     "load",
     "located",
     "settings_file",
+    "tasks_run_elsewhere",
 ]
 
 ZONE = "spark.sql.session.timeZone"
@@ -88,6 +90,7 @@ class Settings(Section):
     report: Report = Report()
     alerts: Alerts = Alerts()
     metrics: Metrics = Metrics()
+    airflow: Airflow = Airflow()
     replay: Replay = Replay()
     schemas: Annotated[tuple[SchemaFile, ...], Field(alias="schema")] = ()
     privacy: tuple[Mask, ...] = ()
@@ -179,6 +182,19 @@ def kafka_connection() -> str | None:
     """
     name = read_layers(settings_file(), Settings).get("kafka_connection")
     return name if isinstance(name, str) else None
+
+
+def tasks_run_elsewhere() -> Pod | Ssh | None:
+    """Return where DAGs run the command, even if other settings are wrong; None: beside Airflow's worker.
+
+    Raises UsageError: a file that cannot be read, or an ``[airflow]`` that cannot be used.
+    """
+    try:
+        given = {"airflow": read_layers(settings_file(), Settings).get("airflow", {})}
+        found = TypeAdapter(dict[str, Airflow]).validate_python(given)["airflow"]
+    except ValidationError as error:
+        raise UsageError(f"The setting {first_mistake(error)}") from None
+    return found.pod or found.ssh
 
 
 def settings_file() -> Path:

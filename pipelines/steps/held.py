@@ -36,7 +36,7 @@ HELD_QUESTION = "blocked_tables"
 # These settings do not change what a gate finds. Thresholds of `gates` count by the contract: see `contract_under`.
 _OTHER_SETTINGS = {
     *("cluster", "warehouse", "landing", "engine", "kafka", "kafka_connection", "lock", "report", "spark", "gates"),
-    *("collect", "silence", "alerts", "metrics", "replay", "schemas", "privacy", "privacy_key"),
+    *("collect", "silence", "alerts", "metrics", "replay", "schemas", "privacy", "privacy_key", "airflow"),
 }
 
 

@@ -1,0 +1,77 @@
+"""Where the settings say that tasks run the command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, cast
+
+import pytest
+from airflow.sdk import Context
+
+from dags.command import Command
+from dags.operators import CannotRun, FillLayer, _where
+from pipelines.errors import UsageError
+from pipelines.settings import tasks_run_elsewhere
+from pipelines.settings.airflow import Pod, Ssh
+
+POD = {"image": "registry.example.com/afterlog:0.1.0", "namespace": "afterlog"}
+SSH = {"connection": "afterlog_host"}
+
+
+def context(**params: Any) -> Context:
+    return cast(Context, {"params": params})
+
+
+def test_tasks_run_beside_the_worker_unless_the_settings_say_another_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tasks_run_elsewhere() is None
+    assert isinstance(_where(context(), [], None), Command)
+    monkeypatch.setenv("AFTERLOG_AIRFLOW", json.dumps({"pod": POD}))
+    assert tasks_run_elsewhere() == Pod(**POD)
+    monkeypatch.setenv("AFTERLOG_AIRFLOW", json.dumps({"ssh": SSH}))
+    assert tasks_run_elsewhere() == Ssh(**SSH)
+    monkeypatch.setenv("AFTERLOG_DLQ__SOURCE", "kafka")  # an error of other settings, which the command tells
+    assert tasks_run_elsewhere() == Ssh(**SSH)
+
+
+@pytest.mark.parametrize(
+    ("section", "sentence"),
+    [
+        ({"pod": POD, "ssh": SSH}, "leave out one of [airflow.pod] and [airflow.ssh]."),
+        ({"pod": {"image": "x"}}, "airflow.pod.namespace cannot be used: it must be there."),
+        ({"pod": {**POD, "namespace": "a b"}}, "airflow.pod.namespace cannot be used"),
+        ({"ssh": {**SSH, "comand": "x"}}, "airflow.ssh.comand cannot be used: there is no such key."),
+        ({"ssh": {**SSH, "command": " "}}, "airflow.ssh.command cannot be used"),
+        ({"ssh": {**SSH, "directory": "/srv\n/x"}}, "airflow.ssh.directory cannot be used"),
+    ],
+)
+def test_a_place_that_cannot_be_used_is_said_in_one_sentence(
+    section: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AFTERLOG_AIRFLOW", json.dumps(section))
+    with pytest.raises(UsageError) as raised:
+        tasks_run_elsewhere()
+    assert str(raised.value).startswith("The setting airflow")
+    assert sentence in str(raised.value)
+    with pytest.raises(CannotRun, match="The setting airflow"):
+        _where(context(), [], None)
+
+
+def test_no_secret_of_an_airflow_connection_leaves_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFTERLOG_AIRFLOW", json.dumps({"ssh": SSH}))
+    task = FillLayer(task_id="silver", feed="dlq", layer="silver", tables=[])
+    with pytest.raises(CannotRun, match="leave out kafka_connection"):
+        task._run(context(kafka_connection="kafka_default"))
+
+
+@pytest.mark.parametrize(
+    ("section", "module", "provider"),
+    [({"pod": POD}, "dags.pods", "cncf-kubernetes"), ({"ssh": SSH}, "dags.ssh", "ssh")],
+)
+def test_a_provider_that_is_missing_is_named(
+    section: dict[str, Any], module: str, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AFTERLOG_AIRFLOW", json.dumps(section))
+    monkeypatch.setitem(sys.modules, module, None)  # an import of it fails, as one of the provider would
+    with pytest.raises(CannotRun, match=f"Install apache-airflow-providers-{provider} for Airflow's workers"):
+        _where(context(), [], None)
