@@ -1,0 +1,56 @@
+"""What a session gives to executors on a cluster: the jars, the code of Python workers, and how little to log."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.settings import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JARS = "spark.jars"
+PYTHON = "spark.pyspark.python"
+_FOLDERS = ("expectations", "pipelines")
+_NAME = "afterlog-code.zip"
+
+
+def jars(class_paths: Iterable[str], chosen: Mapping[str, str]) -> str:
+    """Return the jars of class paths, then those of the settings: executors fetch all of them from the driver."""
+    ours = (os.fspath(jar) for one in class_paths for jar in sorted(Path(one).parent.glob("*.jar")))
+    return ",".join([*ours, *filter(None, [chosen.get(JARS)])])
+
+
+def python(chosen: Mapping[str, str]) -> str:
+    """Return the Python of the workers, which is found on their machines: the one that the settings name, if any."""
+    return chosen.get(PYTHON, "python3")
+
+
+def code(directory: Path) -> Path:
+    """Pack the modules that Python workers import, for the driver to serve, and return the file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    packed = directory / _NAME
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for folder in _FOLDERS:
+            for module in sorted((ROOT / folder).rglob("*.py")):
+                archive.write(module, module.relative_to(ROOT).as_posix())
+    return packed
+
+
+def to_executors(spark: SparkSession, directory: Path) -> None:
+    """Give a session's executors the code.
+
+    They log nothing unless AFTERLOG_DEBUG is set, as a failed task's error may quote a record. The driver gets each
+    such error as an exception, and logs as before.
+    """
+    context = spark.sparkContext
+    context.addPyFile(os.fspath(code(directory)))
+    if not os.environ.get("AFTERLOG_DEBUG"):
+        jvm: Any = context._jvm
+        utils = jvm.org.apache.spark.util.Utils
+        context.setLogLevel("OFF")  # of the driver, and of executors with spark.executor.syncLogLevel.enabled
+        utils.setLogLevel(jvm.org.apache.logging.log4j.Level.ERROR)
