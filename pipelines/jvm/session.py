@@ -35,6 +35,7 @@ LONG_LIVED_JAVA = ("-XX:+UseParallelGC", "-XX:+UseAdaptiveSizePolicyWithSystemGC
 # Percent of the heap that may stay free when it shrinks. Only `give_back` sets it: if it always held, Java would shrink
 # the heap in the middle of a batch, and collect garbage all the time.
 MOST_FREE = 40
+OPTIONS = {"spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"}
 COLLECTOR = re.compile(r"-XX:\+Use(?:Serial|Parallel|G1|Z|Shenandoah|Epsilon)GC(?:\s+|$)")
 # Spark applies each of these rules to each plan eight times or so. They make plans that see many rows faster, and take
 # two thirds of the optimizer's time for plans with many expressions. No plan needs them.
@@ -126,13 +127,14 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
             "spark.executorEnv.PYTHONPATH": os.fspath(ROOT),  # Python workers decode segments with this project's code
         }
     os.environ.setdefault("PYSPARK_PYTHON", shipped.python(settings.spark) if on_cluster else sys.executable)
-    chosen = {**properties, **defaults(settings.spark), **(SHORT_LIVED if short_lived else {}), **settings.spark}
+    ours = {**properties, **defaults(settings.spark), **(SHORT_LIVED if short_lived else {})}
+    chosen = {**ours, **settings.spark}
+    for name in OPTIONS & ours.keys() & settings.spark.keys():
+        chosen[name] = with_options_of_user(ours[name], settings.spark[name])
     if on_cluster:
         chosen[shipped.JARS] = shipped.jars(for_executors, settings.spark)
     builder = SparkSession.builder
     for name, value in chosen.items():
-        if name == "spark.driver.extraJavaOptions" and value != properties[name]:
-            value = with_options_of_user(properties[name], value)
         builder = builder.config(name, value)
     with ThreadPoolExecutor(1) as pool:  # on the main thread PySpark would handle SIGINT itself
         spark = pool.submit(builder.getOrCreate).result()
@@ -141,7 +143,7 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
         vars(jvm).setdefault(name, getattr(jvm, name))
     spark.sparkContext.setLogLevel("ERROR")
     if on_cluster:
-        shipped.to_executors(spark, own)
+        shipped.give_code(spark, own)
     py4j = logging.getLogger("py4j")
     py4j.setLevel(max(py4j.level, logging.WARNING))
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):

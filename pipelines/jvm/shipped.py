@@ -1,4 +1,4 @@
-"""What a session gives to executors on a cluster: the jars, the code of Python workers, and how little to log."""
+"""What a session gives to executors on a cluster: the jars, and the code of Python workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipelines.settings import ROOT
 
@@ -41,16 +41,6 @@ def code(directory: Path) -> Path:
     return packed
 
 
-def to_executors(spark: SparkSession, directory: Path) -> None:
-    """Give a session's executors the code.
-
-    They log nothing unless AFTERLOG_DEBUG is set, as a failed task's error may quote a record. The driver gets each
-    such error as an exception, and logs as before.
-    """
-    context = spark.sparkContext
-    context.addPyFile(os.fspath(code(directory)))
-    if not os.environ.get("AFTERLOG_DEBUG"):
-        jvm: Any = context._jvm
-        utils = jvm.org.apache.spark.util.Utils
-        context.setLogLevel("OFF")  # of the driver, and of executors with spark.executor.syncLogLevel.enabled
-        utils.setLogLevel(jvm.org.apache.logging.log4j.Level.ERROR)
+def give_code(spark: SparkSession, directory: Path) -> None:
+    """Let the Python workers of a session's executors import the code."""
+    spark.sparkContext.addPyFile(os.fspath(code(directory)))

@@ -79,7 +79,7 @@ def lines(
     from pipelines.jvm import properties  # workers of a cluster import this module, and have no settings
 
     root = os.path.realpath(directory)
-    on_cluster = properties.is_cluster({"spark.master": spark.sparkContext.master})
+    on_cluster = properties.is_cluster({"spark.master": str(spark.sparkContext.master)})
     stand_ins = _StandIns(root, on_cluster)
     paths: list[str] = []
     damages: list[tuple[str, None, str]] = []
