@@ -12,7 +12,8 @@ from pipelines.jvm import jars, log_store
 from pipelines.settings import ROOT, Settings, s3
 
 LOCAL = "local[*]"
-MASTERS = ("local[", "local-cluster[", "spark://", "k8s://", "yarn")
+OTHERS = ("local", "yarn")
+KINDS = ("local[", "local-cluster[", "spark://", "k8s://")
 
 _S3A, _AZURE = "spark.hadoop.fs.s3a", "spark.hadoop.fs.azure"
 _AZURE_SERVICES = "org.apache.hadoop.fs.azurebfs.services"
@@ -25,7 +26,7 @@ def master(chosen: Mapping[str, str]) -> str:
     Raises UsageError: there is no such kind of master.
     """
     named = chosen.get("spark.master", LOCAL)
-    if named != "local" and not named.startswith(MASTERS):
+    if named not in OTHERS and not named.startswith(KINDS):
         raise UsageError(
             f"Spark knows no master {visible(named)!r}: "
             "write local[2], spark://host:7077, k8s://https://host:443 or yarn."

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines import scratch
+from pipelines.errors import EnvironmentLacking
 from pipelines.jvm import class_data_archive, jars, java, jvm_log, launch, shipped
 from pipelines.jvm.properties import LOCAL, check_places, defaults, for_store, is_cluster
 from pipelines.settings import ROOT, Settings
@@ -93,8 +94,8 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
 
     A session on a cluster is never ``short_lived``.
 
-    Raises EnvironmentLacking: no Java 17 or 21, or no jars. UsageError: the variables of S3 cannot be used, there is no
-    such kind of master, or a cluster may not reach the warehouse.
+    Raises EnvironmentLacking: no Java 17 or 21, no jars, or no session on the cluster. UsageError: the variables of S3
+    cannot be used, there is no such kind of master, or a cluster may not reach the warehouse.
     """
     on_cluster = is_cluster(settings.spark)
     check_places(settings, "warehouse")
@@ -137,7 +138,15 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
     for name, value in chosen.items():
         builder = builder.config(name, value)
     with ThreadPoolExecutor(1) as pool:  # on the main thread PySpark would handle SIGINT itself
-        spark = pool.submit(builder.getOrCreate).result()
+        try:
+            spark = pool.submit(builder.getOrCreate).result()
+        except Exception as error:
+            if not on_cluster:
+                raise
+            raise EnvironmentLacking(
+                f"No session begins on {chosen['spark.master']}: check its address, and that its machines reach this "
+                "one; --verbose shows what Spark logs."
+            ) from error
     jvm: Any = spark.sparkContext._jvm
     for name in LOOKED_UP:
         vars(jvm).setdefault(name, getattr(jvm, name))

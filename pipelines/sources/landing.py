@@ -289,6 +289,8 @@ class _StandIns:
     def scratch(self) -> str:
         self.used = True
         if self.on_cluster:
+            if not _PLAIN_PATH.fullmatch(self.root):
+                raise EnvironmentLacking(f"A cluster cannot read below {_shown(self.root)}: rename it in plain ASCII.")
             own = f"{scratch.below(self.root)}/{secrets.token_hex(8)}"
             os.mkdir(own)
             return own
