@@ -97,7 +97,7 @@ def test_what_spark_reads_in_place_of_a_file_is_where_a_cluster_reads(
     monkeypatch.setattr(properties, "is_cluster", lambda chosen: True)
     directory = tmp_path / "dlq"
     landed(directory, "two words", b"{}")
-    landed(directory, "packed.zst", zstd.compress(b"[1]").__bytes__())
+    landed(directory, "packed.zst", bytes(zstd.compress(b"[1]")))
     files = list(listing(directory).values())
     for _ in range(2):
         read_files = lines(spark, directory, files)
