@@ -32,6 +32,7 @@ from rich.table import Table
 from bench import clusters, peers, replays
 from bench import incidents as labelled
 from bench import site as pages
+from bench import skew as unevenly
 from bench import stores as on_stores
 from bench.growth import SCENARIOS, Cost, cost_onto, draw
 from bench.records import acknowledgements, dead_letters, land_lines, pushed
@@ -672,6 +673,18 @@ def cluster(bench: Bench) -> None:
     bench.found("one worker / two", workers[1] / workers[2], "x", records=count, seconds=workers)
 
 
+def skew(bench: Bench) -> None:
+    """Measure 200,000 dead letters whose topics or incidents are not spread evenly, against as many that are."""
+    count, seconds = bench.records(200_000), {}
+    for attempt, shape in enumerate((unevenly.EVEN, *unevenly.SHAPES)):  # the first large batch of a session is slow
+        cost = unevenly.measured(bench.spark, bench.settings(f"skew-{attempt}"), shape, count)
+        seconds[shape] = cost.seconds
+        parts = {"records": count, "incidents": cost.incidents, "slowest": cost.slowest}
+        bench.found(
+            f"{shape} / {unevenly.EVEN}", cost.seconds / seconds[unevenly.EVEN], "x", seconds=cost.seconds, **parts
+        )
+
+
 def engines(bench: Bench) -> None:
     """Measure 500,000 dead letters with each setting of the engine, the second time in a session."""
     count, spent = bench.records(500_000), {}
@@ -707,6 +720,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
         stores,
         engines,
         cluster,
+        skew,
         demo,
         soak,
     )

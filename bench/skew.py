@@ -52,7 +52,7 @@ SHAPES = {
 
 @dataclass
 class Cost:
-    """The seconds of a batch and of its slowest tables; ``peak`` rows of ``gold.dlq_incidents``."""
+    """The seconds of a batch and of its slowest tables, and how many incidents it is."""
 
     shape: str
     records: int
@@ -62,7 +62,7 @@ class Cost:
 
 
 def measured(spark: SparkSession, settings: Settings, shape: str, records: int) -> Cost:
-    """Return what a batch of a shape costs from its files to gold, then what 1,000 more records of it cost."""
+    """Return what a batch of a shape costs from its files to gold, and remove the warehouse."""
     of, took = SHAPES[shape], {}
     land_lines(
         dead_letters(spark, records, 1, milliseconds=10, dlq_topic=of.dlq_topic, **of.named),
