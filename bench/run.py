@@ -29,9 +29,10 @@ from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Table
 
+from bench import clusters, peers, replays
 from bench import incidents as labelled
-from bench import peers, replays
 from bench import site as pages
+from bench import skew as unevenly
 from bench import stores as on_stores
 from bench.growth import SCENARIOS, Cost, cost_onto, draw
 from bench.records import acknowledgements, dead_letters, land_lines, pushed
@@ -662,6 +663,28 @@ def stores(bench: Bench) -> None:
         bench.found(f"{work}: S3 / directory", on_stores.ratio(seconds), "x", target, seconds=seconds)
 
 
+def cluster(bench: Bench) -> None:
+    """Measure 1,000,000 dead letters by one core and by two, and by one worker of a cluster and by two."""
+    count, place = bench.records(1_000_000), bench.scratch / "cluster"
+    generate(count, 1, place / "landing")
+    cores = clusters.by_cores(place / "landing", place, count)
+    bench.found("one core / two", cores[1] / cores[2], "x", records=count, seconds=cores)
+    workers = clusters.by_workers(place / "landing", place, count)
+    bench.found("one worker / two", workers[1] / workers[2], "x", records=count, seconds=workers)
+
+
+def skew(bench: Bench) -> None:
+    """Measure 200,000 dead letters whose topics or incidents are not spread evenly, against as many that are."""
+    count, seconds = bench.records(200_000), {}
+    for attempt, shape in enumerate((unevenly.EVEN, *unevenly.SHAPES)):  # the first large batch of a session is slow
+        cost = unevenly.measured(bench.spark, bench.settings(f"skew-{attempt}"), shape, count)
+        seconds[shape] = cost.seconds
+        parts = {"records": count, "incidents": cost.incidents, "slowest": cost.slowest}
+        bench.found(
+            f"{shape} / {unevenly.EVEN}", cost.seconds / seconds[unevenly.EVEN], "x", seconds=cost.seconds, **parts
+        )
+
+
 def engines(bench: Bench) -> None:
     """Measure 500,000 dead letters with each setting of the engine, the second time in a session."""
     count, spent = bench.records(500_000), {}
@@ -696,6 +719,8 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
         site,
         stores,
         engines,
+        cluster,
+        skew,
         demo,
         soak,
     )

@@ -29,9 +29,14 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=WARM_UP_RECORDS, help="of the warm-up, at most 20000")
     parser.add_argument("--master", default="local[2]", help="default: local[2]")
     parser.add_argument("--memory", default="2g", help="of the driver; default: 2g")
+    parser.add_argument(
+        "--property", action="append", default=[], metavar="NAME=VALUE", help="of Spark, over these two"
+    )
     given = parser.parse_args()
     spark_properties = {"spark.master": given.master, "spark.driver.memory": given.memory}
-    settings = load(landing=str(given.landing), warehouse=str(given.out), spark=spark_properties)
+    spark_properties |= dict(one.split("=", 1) for one in given.property)
+    places = {"landing": str(given.landing), "warehouse": str(given.out), "shared_directories": True}
+    settings = load(**places, spark=spark_properties)
     with tempfile.TemporaryDirectory(prefix="afterlog-bench-") as scratch, spark_session(settings) as spark:
         bench = Bench(spark, Path(scratch), min(1.0, given.records / WARM_UP_RECORDS))
         if given.what == "decode":

@@ -298,17 +298,27 @@ def run(
         Literal["auto", "spark"] | None,
         typer.Option(help="auto: DuckDB makes what is small. spark: Spark makes all.", show_default="auto, or engine"),
     ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Spark's master: spark://..., k8s://..., yarn.", show_default="local[*], or [spark]"
+        ),
+    ] = None,
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Run all stages on what is new, once or, with --follow, again and again."""
     from pipelines.commands import display
+    from pipelines.jvm import properties
     from pipelines.steps.held import Acceptance
 
     settings = _settings(warehouse, landing, creates=True)
     if engine is not None:
         settings = settings.model_copy(update={"engine": engine})
+    if master is not None:
+        settings = settings.model_copy(update={"spark": {**settings.spark, "spark.master": master}})
+    properties.check_places(settings, "warehouse", "landing")
     if feed is not None and feed not in FEEDS:
         raise UsageError(f"There is no feed {feed!r}; feeds: {', '.join(FEEDS)}.{hint(feed, FEEDS)}")
     if only is not None and only not in {stage.table for stage in CATALOG}:

@@ -385,7 +385,7 @@ def _log_store(warehouse: Warehouse) -> Iterator[Check]:
     scheme = places.scheme_of(warehouse.root)
     if scheme is None:
         return
-    properties = {**defaults(), **warehouse.settings.spark}
+    properties = {**defaults(warehouse.settings.spark), **warehouse.settings.spark}
     if why := places.unsafe_store(warehouse.root, properties):
         finding = f"Two writers on {scheme}:// could lose each other's commits: {why}."
         yield _environment_error("log store", finding, "`afterlog run` refuses it. Name another warehouse.")

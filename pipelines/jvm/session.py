@@ -1,4 +1,4 @@
-"""Spark sessions: local by default, jars from disk, in-memory catalog, quiet."""
+"""Spark sessions: on this machine by default, or on a cluster; jars from disk, in-memory catalog, quiet."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines import scratch
-from pipelines.jvm import class_data_archive, jars, java, jvm_log, launch
-from pipelines.jvm.properties import defaults, for_store
+from pipelines.errors import EnvironmentLacking
+from pipelines.jvm import class_data_archive, jars, java, jvm_log, launch, shipped
+from pipelines.jvm.properties import LOCAL, check_places, defaults, for_store, is_cluster
 from pipelines.settings import ROOT, Settings
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ LONG_LIVED_JAVA = ("-XX:+UseParallelGC", "-XX:+UseAdaptiveSizePolicyWithSystemGC
 # Percent of the heap that may stay free when it shrinks. Only `give_back` sets it: if it always held, Java would shrink
 # the heap in the middle of a batch, and collect garbage all the time.
 MOST_FREE = 40
+OPTIONS = {"spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"}
 COLLECTOR = re.compile(r"-XX:\+Use(?:Serial|Parallel|G1|Z|Shenandoah|Epsilon)GC(?:\s+|$)")
 # Spark applies each of these rules to each plan eight times or so. They make plans that see many rows faster, and take
 # two thirds of the optimizer's time for plans with many expressions. No plan needs them.
@@ -88,10 +90,15 @@ def spark_session(settings: Settings, short_lived: bool = False) -> Iterator[Spa
 
 
 def start(settings: Settings, short_lived: bool = False) -> SparkSession:
-    """Start a session on this machine, or on the master that ``[spark]`` names.
+    """Start a session on this machine, or on the master that ``[spark]`` names, which gets the code and the jars.
 
-    Raises EnvironmentLacking: no Java 17 or 21, or no jars. UsageError: the variables of S3 cannot be used.
+    A session on a cluster is never ``short_lived``.
+
+    Raises EnvironmentLacking: no Java 17 or 21, no jars, or no session on the cluster. UsageError: the variables of S3
+    cannot be used, there is no such kind of master, or a cluster may not reach the warehouse.
     """
+    on_cluster = is_cluster(settings.spark)
+    check_places(settings, "warehouse")
     java.ensure()
     # Spark gives Python timestamps without a zone, in the process's time zone: only UTC makes each of them unambiguous.
     os.environ["TZ"] = "UTC"
@@ -106,28 +113,46 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
 
     own = Path(scratch.directory("spark"))  # Spark must not put its warehouse in the user's directory
     os.environ.setdefault("SPARK_LOCAL_DIRS", os.fspath(own / "local"))  # a killed JVM leaves files here
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    short_lived = short_lived and not on_cluster
     properties = {
-        "spark.master": "local[*]",
+        "spark.master": LOCAL,
         "spark.app.name": "afterlog",
         "spark.driver.extraClassPath": class_path,
-        "spark.executor.extraClassPath": os.pathsep.join(for_executors),
-        "spark.executorEnv.PYTHONPATH": os.fspath(ROOT),  # Python workers decode segments with this project's code
         "spark.sql.warehouse.dir": (own / "tables").as_uri(),
         "spark.driver.extraJavaOptions": _java_options(own, short_lived),
         **for_store(settings.warehouse),
     }
+    if not on_cluster:
+        properties |= {
+            "spark.executor.extraClassPath": os.pathsep.join(for_executors),
+            "spark.executorEnv.PYTHONPATH": os.fspath(ROOT),  # Python workers decode segments with this project's code
+        }
+    os.environ.setdefault("PYSPARK_PYTHON", shipped.python(settings.spark) if on_cluster else sys.executable)
+    ours = {**properties, **defaults(settings.spark), **(SHORT_LIVED if short_lived else {})}
+    chosen = {**ours, **settings.spark}
+    for name in OPTIONS & ours.keys() & settings.spark.keys():
+        chosen[name] = with_options_of_user(ours[name], settings.spark[name])
+    if on_cluster:
+        chosen[shipped.JARS] = shipped.jars(for_executors, settings.spark)
     builder = SparkSession.builder
-    for name, value in {**properties, **defaults(), **(SHORT_LIVED if short_lived else {}), **settings.spark}.items():
-        if name == "spark.driver.extraJavaOptions" and value != properties[name]:
-            value = with_options_of_user(properties[name], value)
+    for name, value in chosen.items():
         builder = builder.config(name, value)
     with ThreadPoolExecutor(1) as pool:  # on the main thread PySpark would handle SIGINT itself
-        spark = pool.submit(builder.getOrCreate).result()
+        try:
+            spark = pool.submit(builder.getOrCreate).result()
+        except Exception as error:
+            if not on_cluster:
+                raise
+            raise EnvironmentLacking(
+                f"No session begins on {chosen['spark.master']}: check its address, and that its machines reach this "
+                "one; --verbose shows what Spark logs."
+            ) from error
     jvm: Any = spark.sparkContext._jvm
     for name in LOOKED_UP:
         vars(jvm).setdefault(name, getattr(jvm, name))
     spark.sparkContext.setLogLevel("ERROR")
+    if on_cluster:
+        shipped.give_code(spark, own)
     py4j = logging.getLogger("py4j")
     py4j.setLevel(max(py4j.level, logging.WARNING))
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
@@ -157,7 +182,9 @@ def with_options_of_user(own: str, users: str) -> str:
 
 
 def tune_for(spark: SparkSession, settings: Settings, short_work: bool) -> None:
-    """Tune a running session, not started as ``short_lived``, for short work, or for long work again."""
+    """Tune a running session of this machine, not started as ``short_lived``, for short or for long work again."""
+    if is_cluster(settings.spark):
+        return
     for name, value in SHORT_LIVED.items():
         if name in settings.spark:
             continue

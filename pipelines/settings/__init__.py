@@ -67,6 +67,7 @@ AIRFLOW_HOME = PROJECT / ".airflow"  # of the project's own Airflow, which `make
 class Settings(Section):
     """All settings. Relative paths are below the project's directory; URIs (``s3a://``) stay as they are.
 
+    ``shared_directories`` says that warehouse and landing have the same path on all machines of Spark's cluster.
     ``kafka_connection``, unless empty, names the Airflow connection from which DAGs take the cluster instead of
     ``kafka``. With the ``engine`` spark, Spark makes every table and decision; with auto, DuckDB makes what is small.
     """
@@ -74,6 +75,7 @@ class Settings(Section):
     cluster: Annotated[str, Field(min_length=1)] = "default"
     warehouse: Annotated[str, Field(min_length=1)] = "warehouse"
     landing: Annotated[str, Field(min_length=1)] = "landing"
+    shared_directories: bool = False
     engine: Literal["auto", "spark"] = "auto"
     kafka_connection: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,200}$")] | None = None
     tolerance: Share | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -75,8 +76,11 @@ def lines(
     """
     from pyspark.sql import functions as F
 
+    from pipelines.jvm import properties  # workers of a cluster import this module, and have no settings
+
     root = os.path.realpath(directory)
-    stand_ins = _StandIns(root)
+    on_cluster = properties.is_cluster({"spark.master": str(spark.sparkContext.master)})
+    stand_ins = _StandIns(root, on_cluster)
     paths: list[str] = []
     damages: list[tuple[str, None, str]] = []
     for file in files:
@@ -99,7 +103,7 @@ def lines(
     text = F.col("value")
     read = (
         spark.read.option("lineSep", "\n")
-        .text(paths)
+        .text([f"file:{path}" for path in paths])  # a cluster's own file system may be another one
         .where(text.startswith("{") | (F.trim(text, F.lit(_BLANK)) != ""))
         .select(
             stand_ins.source(F.col("_metadata.file_path")).alias("_source"),
@@ -276,13 +280,20 @@ def _inflated(path: str) -> Iterator[bytes]:
 class _StandIns:
     """Files that Spark reads instead of files whose names it cannot take; the source in hex digits is their name."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, on_cluster: bool) -> None:
         self.root = root
+        self.on_cluster = on_cluster
         self.used = False
 
     @cached_property
     def scratch(self) -> str:
         self.used = True
+        if self.on_cluster:
+            if not _PLAIN_PATH.fullmatch(self.root):
+                raise EnvironmentLacking(f"A cluster cannot read below {_shown(self.root)}: rename it in plain ASCII.")
+            own = f"{scratch.below(self.root)}/{secrets.token_hex(8)}"
+            os.mkdir(own)
+            return own
         return tempfile.mkdtemp(dir=_stand_ins_of_this_process())
 
     def link(self, source: str) -> str:

@@ -66,7 +66,7 @@ def writer(settings: Settings, purpose: str) -> Iterator[None]:
 
 def refuse_unsafe(settings: Settings) -> None:
     """Raise UsageError if writers could lose each other's commits."""
-    if why := unsafe_store(settings.warehouse, {**properties.defaults(), **settings.spark}):
+    if why := unsafe_store(settings.warehouse, {**properties.defaults(settings.spark), **settings.spark}):
         scheme = scheme_of(settings.warehouse)
         raise UsageError(
             f"Nothing is written to {scheme}://, as two writers could lose each other's commits ({why}): name another "

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from cramjam import zstd
 
 from pipelines.catalog import stages
+from pipelines.errors import EnvironmentLacking
+from pipelines.jvm import properties
 from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.sources import landing
@@ -86,6 +89,24 @@ def test_names_come_out_as_they_are(spark: SparkSession, tmp_path: Path, directo
     (directory / os.fsdecode(b"caf\xe9:")).write_bytes(b"latin")
     expected = {name: [name.encode().hex().encode()] for name in HOSTILE} | {r"caf\xe9:": [b"latin"]}
     assert {source: raw_lines(rows) for source, rows in read(spark, directory).items()} == expected
+
+
+def test_what_spark_reads_in_place_of_a_file_is_where_a_cluster_reads(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(properties, "is_cluster", lambda chosen: True)
+    directory = tmp_path / "dlq"
+    landed(directory, "two words", b"{}")
+    landed(directory, "packed.zst", bytes(zstd.compress(b"[1]")))
+    files = list(listing(directory).values())
+    for _ in range(2):
+        read_files = lines(spark, directory, files)
+        assert {row["_source"] for row in read_files.collect()} == {"two words", "packed.zst"}
+        assert all(path.startswith(f"file://{directory}/.afterlog-") for path in read_files.inputFiles())
+    assert listing(directory).keys() == {"two words", "packed.zst"}
+    landed(tmp_path / "é", "two words", b"{}")
+    with pytest.raises(EnvironmentLacking, match="rename it"):
+        lines(spark, tmp_path / "é", list(listing(tmp_path / "é").values()))
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a b.jsonl", "a.jsonl.gz", "a:b.GZ", "A.GZ"])

@@ -69,6 +69,23 @@ def test_it_is_told_what_may_be_meant(
     assert f"'{meant}'" in err
 
 
+@pytest.mark.parametrize(
+    ("master", "sentence"),
+    [
+        ("spark://h:7077", "The warehouse {warehouse} is a directory, which executors of spark://h:7077 may not reach"),
+        ("spark//h:7077", "Spark knows no master 'spark//h:7077'"),
+    ],
+)
+def test_a_master_that_cannot_do_the_work_is_refused_before_spark_starts(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], master: str, sentence: str
+) -> None:
+    Path(settings.landing).mkdir()
+    places = ("--warehouse", settings.warehouse, "--landing", settings.landing)
+    code, out, err = told(monkeypatch, capsys, "run", "--master", master, *places)
+    assert (code, out) == (2, "")
+    assert sentence.format(warehouse=settings.warehouse) in err
+
+
 @pytest.mark.parametrize("words", [["-v", "trace", "orders:0:1"], ["trace", "orders:0:1", "--verbose"]])
 def test_what_spark_logs_can_be_asked_for_before_and_behind_the_command(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

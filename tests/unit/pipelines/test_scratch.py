@@ -22,6 +22,10 @@ stops.CUT_OFF_SECONDS, stops.LEAVE_SECONDS = 0.2, 0.4
 with {within}:
     made = Path(scratch.directory("duckdb"))
     (made / "rows").write_text("a payload")
+    shared = Path(scratch.below(os.environ["SHARED"]))
+    (shared / "lines").write_text("a payload")
+    assert shared.parent.stat().st_mode == shared.stat().st_mode, "others can read it"
+    assert shared.name.startswith("."), "no landed file"
     print(made.parent, oct(made.parent.stat().st_mode & 0o777), flush=True)
     {then}
 """
@@ -36,9 +40,13 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS)
 def test_temporary_files_end_with_the_process(end: str, tmp_path: Path) -> None:
     within, then, number, code = ENDS[end]
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    for directory in (shared, own):
+        directory.mkdir()
+    shared.chmod(0o755)
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT.format(within=within, then=then)],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(own), "SHARED": str(shared)},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -48,5 +56,5 @@ def test_temporary_files_end_with_the_process(end: str, tmp_path: Path) -> None:
     if number:
         process.send_signal(number)
     assert process.wait(timeout=60) == code
-    assert (Path(whole).parent, mode) == (tmp_path.resolve(), "0o700")
-    assert list(tmp_path.iterdir()) == []
+    assert (Path(whole).parent, mode) == (own.resolve(), "0o700")
+    assert [*own.iterdir(), *shared.iterdir()] == []

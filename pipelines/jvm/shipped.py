@@ -1,0 +1,46 @@
+"""What a session gives to executors on a cluster: the jars, and the code of Python workers."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.settings import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JARS = "spark.jars"
+PYTHON = "spark.pyspark.python"
+_FOLDERS = ("expectations", "pipelines")
+_NAME = "afterlog-code.zip"
+
+
+def jars(class_paths: Iterable[str], chosen: Mapping[str, str]) -> str:
+    """Return the jars of class paths, then those of the settings: executors fetch all of them from the driver."""
+    ours = (os.fspath(jar) for one in class_paths for jar in sorted(Path(one).parent.glob("*.jar")))
+    return ",".join([*ours, *filter(None, [chosen.get(JARS)])])
+
+
+def python(chosen: Mapping[str, str]) -> str:
+    """Return the Python of the workers, which is found on their machines: the one that the settings name, if any."""
+    return chosen.get(PYTHON, "python3")
+
+
+def code(directory: Path) -> Path:
+    """Pack the modules that Python workers import, for the driver to serve, and return the file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    packed = directory / _NAME
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for folder in _FOLDERS:
+            for module in sorted((ROOT / folder).rglob("*.py")):
+                archive.write(module, module.relative_to(ROOT).as_posix())
+    return packed
+
+
+def give_code(spark: SparkSession, directory: Path) -> None:
+    """Let the Python workers of a session's executors import the code."""
+    spark.sparkContext.addPyFile(os.fspath(code(directory)))
