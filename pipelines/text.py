@@ -76,9 +76,9 @@ def close(name: str, known: Iterable[str]) -> list[str]:
         return []
     candidates: dict[str, list[str]] = {}
     for candidate in islice(known, MOST_COMPARED):
-        whole = candidate.lower()
-        begin = whole[: len(name)] if len(name) >= LEAST else ""  # a long name may not be typed to its end
-        for spelling in {whole, whole.partition(".")[2], begin} - {""}:
+        whole, within = candidate.lower(), candidate.lower().partition(".")[2]
+        is_begin = len(name) >= LEAST and any(one.startswith(name.lower()) for one in (whole, within))
+        for spelling in {whole, within, name.lower() if is_begin else ""} - {""}:
             candidates.setdefault(spelling, []).append(candidate)
     likest = get_close_matches(name.lower(), candidates, n=MOST, cutoff=LIKE)
     return list(

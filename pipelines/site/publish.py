@@ -83,7 +83,7 @@ def _store(wanted: str, source: Path) -> ObjectStore:
         target = located(wanted.removeprefix("file://")).resolve()
         if target.is_relative_to(source.resolve()) or source.resolve().is_relative_to(target):
             raise UsageError("[report] publish is the reports' directory itself, or a part of it: name another place.")
-        if not target.parent.is_dir():
+        if not target.parent.exists():
             raise UsageError(f"[report] publish cannot be created: {visible(str(target.parent))} does not exist.")
         return LocalStore(target, mkdir=True)
     # Hadoop's name of the scheme is that of the warehouse's settings.
