@@ -237,7 +237,8 @@ def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
     facts = one.as_json(report)
     since = f"{row['first_at']:%Y-%m-%d %H:%M} UTC"
     records = f"{counted(row['record_count'], 'record')} since {since}, {amount(one.rate)} an hour."
-    text = " ".join((visible(row["sentence"]), *one.came_back, records, *one.escalated[-1:]))
+    came_back = one.came_back[:1] if row["predecessor_id"] else ()  # not who had resolved it
+    text = " ".join((visible(row["sentence"]), *came_back, records, *one.escalated[-1:]))
     news = News(
         "regressed" if one.state.name == REGRESSED else "opened",
         row["incident_id"],

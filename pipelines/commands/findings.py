@@ -200,14 +200,18 @@ def _subject(warehouse: Warehouse, one: Finding) -> str:
     if names or one["kind"] not in NAMELESS:
         return " ".join(names) or UNKNOWN
     table, column, where = NAMELESS[one["kind"]]
-    try:
-        text = f'SELECT DISTINCT "{column}" AS name FROM rows WHERE {where}'
-        rows = jvmless.query(warehouse, table, text, {"cluster": warehouse.cluster}) if warehouse.exists(table) else []
-    except Exception:  # a damaged table, which `afterlog doctor` names
-        return UNKNOWN
+    rows = _rows(warehouse, table, f'SELECT DISTINCT "{column}" AS name FROM rows WHERE {where}')
     found = sorted({row["name"] for row in rows if row["name"] is not None})
     more = f" and {len(found) - MOST_SUBJECTS:,} more" if len(found) > MOST_SUBJECTS else ""
     return f"{', '.join(found[:MOST_SUBJECTS])}{more}" or UNKNOWN
+
+
+def _rows(warehouse: Warehouse, table: str, text: str) -> list[dict[str, Any]]:
+    """Return what a query answers; nothing if the table is not there or damaged, which `afterlog doctor` names."""
+    try:
+        return jvmless.query(warehouse, table, text, {"cluster": warehouse.cluster}) if warehouse.exists(table) else []
+    except Exception:
+        return []
 
 
 def _stored(warehouse: Warehouse) -> list[dict[str, Any]]:
@@ -229,9 +233,7 @@ def _to_the_second(warehouse: Warehouse, stored: Iterable[Finding]) -> list[dict
         table, topic, at, condition = HAPPENED.get(one["kind"], (None, None, None, None))
         if table is not None and one["kind"] not in times:
             text = f"SELECT {topic} AS topic, min({at}) AS since, max({at}) AS last_at FROM rows WHERE {condition} "
-            rows: list[dict[str, Any]] = []
-            if warehouse.exists(table):
-                rows = jvmless.query(warehouse, table, f"{text} GROUP BY {topic}", {"cluster": warehouse.cluster})
+            rows = _rows(warehouse, table, f"{text} GROUP BY {topic}")
             times[one["kind"]] = {row.pop("topic"): row for row in rows}
         found.append({**one, **times.get(one["kind"], {}).get(one["topic"], {})})
     return found
