@@ -14,6 +14,8 @@ from expectations.text import visible
 WHOLE = "*"  # the only scope of a table whose contract names none
 SCOPE = "_scope"  # the column of candidates that names their scope, such as a topic
 OF_THE_ROW = "row.no_violations"
+FIX = "Fix the settings or the contract and run again,"
+"""How the line of a broken gate's message begins that says what to do."""
 MOST_NAMED = 5
 MOST_FINDINGS = 3
 MOST_LISTED = 50
@@ -254,10 +256,7 @@ def sentence_of(table: str, scope: str, failed: Sequence[Outcome]) -> str:
         else "its rows are held, later ones wait behind them, and everything else flows on"
     )
     lines = [_reasons(failed), *_hints(failed), f"The gate of {table} broke{of}: {waits}."]
-    lines.append(
-        f"Fix the settings or the contract and run again, or accept the rows once, which {_accepting(failed)}: "
-        f"`{way_on(table, scope)}`."
-    )
+    lines.append(f"{FIX} or accept the rows once, which {_accepting(failed)}: `{way_on(table, scope)}`.")
     proposals = dict.fromkeys(outcome.proposal for outcome in failed if outcome.proposal)
     if proposals:
         lines += ["Look at this guess before you put it into the settings:", *proposals]

@@ -33,7 +33,7 @@ from pipelines.run import interrupt
 from pipelines.settings import Settings, load
 from pipelines.stage import Ask, Land, Stage, Summarise
 from pipelines.stores import lock
-from pipelines.text import hint
+from pipelines.text import hint, near, some
 from pipelines.warehouse import alert_log
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
@@ -185,7 +185,7 @@ def top(
 
 @app.command()
 def incidents(
-    open: Annotated[bool, typer.Option("--open", help="Only those that are not resolved.")] = False,
+    open: Annotated[bool, typer.Option("--open", help="Only those that are not resolved, muted ones too.")] = False,
     since: Annotated[
         str | None, typer.Option(help=f"Only those with records since that time ({TIMES}).", show_default=False)
     ] = None,
@@ -322,8 +322,7 @@ def run(
     if feed is not None and feed not in FEEDS:
         raise UsageError(f"There is no feed {feed!r}; feeds: {', '.join(FEEDS)}.{hint(feed, FEEDS)}")
     if only is not None and only not in {stage.table for stage in CATALOG}:
-        tables = [stage.table for stage in CATALOG]
-        raise UsageError(f"No stage fills {only!r}; tables: {', '.join(tables)}.{hint(only, tables)}")
+        raise UsageError(f"No stage fills {only!r}.{near(only, [stage.table for stage in CATALOG])}")
     if layer is not None and layer not in LAYERS:
         raise UsageError(f"There is no layer {layer!r}; layers: {', '.join(LAYERS)}.{hint(layer, LAYERS)}")
     chosen = stages(feed, only, layer)
@@ -615,6 +614,7 @@ def report(
     verbose: Verbose = False,
 ) -> None:
     """Build the site that tells what is wrong, and Data Docs."""
+    from pipelines.payloads import check_schemas
     from pipelines.replay import eligibility
     from pipelines.run.freshness import freshness
     from pipelines.site import reading
@@ -626,6 +626,7 @@ def report(
     if serve and format == "json":
         raise UsageError("--serve shows pages; --format json is for one report.")
     settings = _settings(warehouse, landing, lands=True)
+    check_schemas(settings)
 
     def built(tables: Warehouse, is_first: bool = True, is_due: bool = False) -> None:
         with tables.store.pinned():
@@ -1179,18 +1180,15 @@ def _summarised(table: str) -> Summarise:
     """Return the stage of a table that can be computed again; raises UsageError, which says why there is none."""
     known = {stage.table: stage for stage in CATALOG}
     tables = [stage.table for stage in stages_of_type(Summarise)]
-    computed = ", ".join(tables)
     if table not in known:
-        raise UsageError(
-            f"No stage fills {table!r}; tables that are computed from others: {computed}.{hint(table, tables)}"
-        )
+        raise UsageError(f"No stage fills {table!r}.{near(table, tables)}")
     stage = known[table]
     if isinstance(stage, Ask):
         raise UsageError(f"{table} needs no rebuild: each run brings it up to date.")
     if not isinstance(stage, Summarise):
         raise UsageError(
             f"{table} is not computed from other tables: its rows are what landed, each as it was judged when it came, "
-            f"and there is no other copy of that judgement; tables that can be computed again: {computed}."
+            f"and there is no other copy of that judgement; tables that can be computed again: {some(tables)}."
         )
     return stage
 

@@ -24,13 +24,18 @@ def moment_of(text: str, name: str, now: datetime, *, ahead: bool = False) -> da
     A span, such as ``1h30m``, ends now, or begins now if the time lies ``ahead``. A clock time is the last one, or the
     next one ahead. A day's name stands for its first moment, unless a clock time follows it; ``tomorrow`` lies ahead.
 
-    Raises UsageError: it names none.
+    Raises UsageError: it names none, or one that lies on the other side of now.
     """
     words = text.strip().lower()
     try:
-        return _read(words, now, ahead) or _iso(text.strip())
+        at = _read(words, now, ahead) or _iso(text.strip())
     except (ValueError, OverflowError):
         raise UsageError(f"{name} {visible(text[:40])} is no time: write it like {FORMS}.") from None
+    if ahead and at <= now:
+        raise UsageError(f"{name} {visible(text[:40])} is not in the future.")
+    if not ahead and at > now:
+        raise UsageError(f"{name} {visible(text[:40])} is in the future.")
+    return at
 
 
 def _read(words: str, now: datetime, ahead: bool) -> datetime | None:

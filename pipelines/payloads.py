@@ -21,7 +21,7 @@ from expectations.rules import counted
 from expectations.text import visible
 from pipelines.columns import globs
 from pipelines.errors import UsageError
-from pipelines.settings import SchemaFile, located
+from pipelines.settings import SchemaFile, Settings, located
 from pipelines.settings.files import bytes_of
 from pipelines.text import hint
 
@@ -196,6 +196,12 @@ def _members(data: Any) -> Iterator[Any]:
 
 def _decoder(schema: SchemaFile) -> Decoder:
     return _avro(schema.file) if schema.is_avro else _protobuf(schema.file, schema.message or "")
+
+
+def check_schemas(settings: Settings) -> None:
+    """Raise UsageError: a file of ``[[schema]]`` cannot be read, or is no schema."""
+    for schema in settings.schemas:
+        _decoder(schema)
 
 
 def _file(name: str) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from itertools import islice
@@ -15,6 +15,8 @@ MOST = 3
 MOST_COMPARED = 20_000  # names; each takes microseconds to compare
 LIKE = 0.76  # least similarity of two names; 1 means equal
 WIDEST = 80
+LEAST = 4  # characters of a name that may be the begin of another
+MOST_LISTED = 5
 LONGEST = 300  # characters of a name to compare: a Kafka topic's name has at most 249
 
 
@@ -74,12 +76,25 @@ def close(name: str, known: Iterable[str]) -> list[str]:
         return []
     candidates: dict[str, list[str]] = {}
     for candidate in islice(known, MOST_COMPARED):
-        for spelling in {candidate.lower(), candidate.lower().partition(".")[2]} - {""}:
+        whole, within = candidate.lower(), candidate.lower().partition(".")[2]
+        is_begin = len(name) >= LEAST and any(one.startswith(name.lower()) for one in (whole, within))
+        for spelling in {whole, within, name.lower() if is_begin else ""} - {""}:
             candidates.setdefault(spelling, []).append(candidate)
     likest = get_close_matches(name.lower(), candidates, n=MOST, cutoff=LIKE)
     return list(
         dict.fromkeys(candidate for spelling in likest for candidate in candidates[spelling] if candidate != name)
     )[:MOST]
+
+
+def near(name: str, known: Sequence[str]) -> str:
+    """Return the end of a message on a table that there is not: the tables that may be meant, or else some of all."""
+    return hint(name, known) or f" There are {some(known)}."
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first few names, and how many more there are."""
+    more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
+    return f"{', '.join(names[:MOST_LISTED])}{more}"
 
 
 def hint(name: str, known: Iterable[str]) -> str:

@@ -20,8 +20,10 @@ from pipelines.alerts.outbox import REMEMBERED, Outbox, Receiver
 from pipelines.incidents.severity import LEVELS
 from pipelines.run.newest import moment
 from pipelines.settings.alerts import Alerts, Route
+from pipelines.text import elided
 
 MOST_NAMED = 5
+WIDEST = 120
 STAYS = "Resolve them there: the settings have no route with its receiver, and its routing key is not known."
 
 
@@ -48,7 +50,7 @@ class Left:
     def in_words(self) -> str:
         """What is open."""
         number = len(self.alerts)
-        named = "; ".join(one.title for one in self.alerts[:MOST_NAMED])
+        named = "; ".join(elided(one.title, WIDEST) for one in self.alerts[:MOST_NAMED])
         more = f"; and {number - MOST_NAMED:,} more" if number > MOST_NAMED else ""
         return (
             f"Route {self.route} is no longer in the settings, and {counted(number, 'alert')} of it "

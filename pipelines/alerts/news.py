@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
@@ -12,7 +11,7 @@ from typing import Any
 from expectations.owners import owner_of
 from expectations.rules import counted
 from expectations.text import visible
-from pipelines.commands.findings import findings_of, told_of
+from pipelines.commands.findings import findings_of, key_of, told_of
 from pipelines.commands.incidents import INCIDENTS, Incident, Incidents
 from pipelines.incidents import ids
 from pipelines.incidents.severity import LEVELS
@@ -229,7 +228,8 @@ def _ended(news: News, now: datetime) -> News:
     is_finding = news.kind in ("finding", "finding_over")
     kind, words = ("finding_over", ": over") if is_finding else ("resolved", " is resolved")
     title = news.title if news.is_over else f"{news.title}{words}"
-    return replace(news, kind=kind, title=title, at=iso(now))
+    text = f"It was: {news.about.get('evidence', news.title)}" if is_finding else news.text
+    return replace(news, kind=kind, title=title, text=text, at=iso(now))
 
 
 def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
@@ -237,8 +237,7 @@ def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
     facts = one.as_json(report)
     since = f"{row['first_at']:%Y-%m-%d %H:%M} UTC"
     records = f"{counted(row['record_count'], 'record')} since {since}, {amount(one.rate)} an hour."
-    before = f"It came back: {row['predecessor_id']} was the same error before."
-    came_back = (before,) if one.state.name == REGRESSED and row["predecessor_id"] else ()
+    came_back = one.came_back[:1] if row["predecessor_id"] else ()  # not who had resolved it
     text = " ".join((visible(row["sentence"]), *came_back, records, *one.escalated[-1:]))
     news = News(
         "regressed" if one.state.name == REGRESSED else "opened",
@@ -266,10 +265,10 @@ def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
 
 
 def _of_finding(warehouse: Warehouse, row: Mapping[str, Any], now: datetime) -> Seen:
-    key = json.dumps([row["kind"], row.get("topic"), row.get("name")])
+    key = key_of(row)
     digest = hashlib.sha256(f"{warehouse.cluster}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
     title = told_of(row)
-    text = f"{visible(row['evidence'])}. Next: {visible(row['remedy'])}"
+    text = f"{visible(row['evidence']).rstrip('.')}. Next: {visible(row['remedy'])}"
     facts = {
         name: _plain(row.get(name)) for name in ("kind", "topic", "name", "subject", "evidence", "remedy", "amount")
     }

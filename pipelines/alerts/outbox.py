@@ -128,11 +128,12 @@ class Outbox:
             box.sent = {
                 route: {key: Sent(**each) for key, each in by_key.items()} for route, by_key in told["sent"].items()
             }
-            box.triggered = told.get("triggered") or {
-                route: sorted({one.dedup_key for one in by_key.values() if one.dedup_key and not one.is_over})
-                for route, by_key in box.sent.items()
-            }
             box.receivers = {route: Receiver(**one) for route, one in told.get("receivers", {}).items()}
+            box.triggered = {
+                route: keys
+                for route, keys in told.get("triggered", {}).items()
+                if route not in box.receivers or box.receivers[route].routing_key_env  # else it is not PagerDuty's
+            }
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise EnvironmentLacking(
                 f"What waits to be sent cannot be read from {place.root}/{FILE} ({type(error).__name__}): move it "

@@ -246,12 +246,17 @@ def stage_runs(done: Sequence[StageRun]) -> None:
         Console().print(f"{nothing_new(idle)}", style="dim", highlight=False, soft_wrap=True)
     for sentence in engines(done):
         Console().print(sentence, style="dim", highlight=False, soft_wrap=True)
-    for stage_run in done:
-        if (stage_run.warns or stage_run.status in ("broken", "held", "waiting")) and stage_run.message:
-            sentence, _, lines = stage_run.message.partition("\n")
-            print(visible(f"{stage_run.table}: {sentence}"), flush=True)
-            if lines:  # for the settings, so without the name of the table
-                print("\n".join(map(visible, lines.split("\n"))), flush=True)
+    said = {
+        (stage_run.table, stage_run.message): None  # a table can have several batches
+        for stage_run in done
+        if stage_run.warns or stage_run.status in ("broken", "held", "waiting")
+    }
+    for name, message in said:
+        sentence, _, lines = (message or "").partition("\n")
+        if sentence:
+            print(visible(f"{name}: {sentence}"), flush=True)
+        if lines:  # for the settings, so without the name of the table
+            print("\n".join(map(visible, lines.split("\n"))), flush=True)
 
 
 def table(

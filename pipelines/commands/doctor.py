@@ -11,7 +11,7 @@ import socket
 import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
@@ -25,7 +25,7 @@ from expectations.quality import GAPS
 from expectations.rules import counted
 from expectations.silver.dlq_records import PROFILES
 from expectations.text import visible
-from expectations.verdict import WHOLE, way_on
+from expectations.verdict import FIX, WHOLE, way_on
 from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.columns import unknown_headers
 from pipelines.columns.profiles import profiles_of
@@ -36,6 +36,7 @@ from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.installation import CONFIGURATIONS, IS_CHECKOUT, setup
 from pipelines.jvm import jars, java
 from pipelines.jvm.properties import defaults, for_s3
+from pipelines.payloads import check_schemas
 from pipelines.run import newest, runner
 from pipelines.settings import AIRFLOW_HOME, Settings, s3, settings_file
 from pipelines.settings.layers import fields_of
@@ -254,6 +255,11 @@ def _settings(warehouse: Warehouse) -> Iterator[Check]:
         unknown = True
         gated = ", ".join(stage.table for stage in stages_of_type(Split))
         yield Check("settings", "warning", sentence, f"Tables whose gate has a tolerance: {gated}.")
+    try:
+        check_schemas(warehouse.settings)
+    except UsageError as error:
+        unknown = True
+        yield Check("settings", "error", str(error), "Correct the name, or put the file there.")
     if not unknown:
         file = settings_file()
         overridden = f", {', '.join(used)} from the environment" if used else ""
@@ -483,15 +489,15 @@ def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
     if known and known.held:
         yield from _held(stage, known)
         return
-    if known and known.blocked_since and isinstance(stage, Split):
-        finding = f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}"
-        yield Check(stage.table, "error", finding, f"Fix the contract, or accept it: {_accept(stage, WHOLE)}.")
-        return
     if known and known.blocked_since:
+        since = newest.moment(datetime.fromisoformat(known.blocked_since).astimezone(UTC))
+        finding = f"Blocked since {since}: {known.message or 'its gate broke.'}"
+        if isinstance(stage, Split):
+            yield _broken(stage, finding, WHOLE)
+            return
         remedy = "The next run takes the same rows again: fix the contract or raise the tolerance, then `afterlog run`."
         if isinstance(stage, Summarise):
             remedy = f"`afterlog rebuild {stage.table}` computes it again from its inputs; then `afterlog run`."
-        finding = f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}"
         yield Check(stage.table, "error", finding, remedy)
         return
     if causes := sorted(runner.blocked_upstream(warehouse, [stage])):
@@ -513,11 +519,18 @@ def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
         yield Check(stage.table, "ok", f"Version {table}{read}{waits}.")
 
 
+def _broken(stage: Stage, message: str, scope: str) -> Check:
+    """Tell a broken gate's message, in which a line says what to do, and lines for the settings can follow."""
+    lines = message.split("\n")
+    at = next((place for place, line in enumerate(lines) if line.startswith(FIX)), len(lines))
+    remedy = lines[at] if at < len(lines) else f"Fix the contract, or accept the rows: {_accept(stage, scope)}."
+    return Check(stage.table, "error", " ".join(lines[:at]), remedy, "\n".join(lines[at + 1 :]) or None)
+
+
 def _held(stage: Stage, known: Progress) -> Iterator[Check]:
     """Name the held scopes, since when they are held, and how to release them."""
     for name, scope in list(known.held.items())[:MOST_HELD]:
-        finding = f"{held.rows_held(scope.rows, visible(name))} since {scope.since}: {scope.message}"
-        yield Check(stage.table, "error", finding, f"Fix the contract, or accept them: {_accept(stage, name)}.")
+        yield _broken(stage, held.message(stage.table, replace(known, held={name: scope})) or "", name)
     left = len(known.held) - MOST_HELD
     if left > 0:
         finding = f"{left:,} more of its scopes {'is' if left == 1 else 'are'} held: quality.freshness names them all."

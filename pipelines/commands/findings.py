@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -42,6 +44,9 @@ COUNTED = {
 }
 """What findings of a kind count, each in the unit that every place uses."""
 
+OF_COUNTS = (*COUNTED, "REFUSED_PUSHES", "QUARANTINE_RISING", INFERRED)
+"""The kinds whose evidence is words and counts, not a sentence with names."""
+
 MOST_SUBJECTS = 3
 
 # Whose the findings are that name no topic: column and condition by kind and table.
@@ -49,6 +54,22 @@ NAMELESS = {
     "QUARANTINED": ("quarantine.dlq_records", "_source", "dlq_topic IS NULL"),
     "FAILED_DLQ_WRITES": ("silver.dlq_write_failures", "dlq_topic", "original_topic IS NULL"),
 }
+_ACKNOWLEDGED, _ROUTED = "coalesce(acknowledged_at, produced_at)", "coalesce(routed_at, dlq_timestamp)"
+_LETTERS, _LEDGER = "silver.dead_letters", "gold.message_ledger"
+HAPPENED = {
+    "LOST_MESSAGES": (_LEDGER, "topic", _ACKNOWLEDGED, "outcome = 'LOST'"),
+    "ABSENT_MESSAGES": (_LEDGER, "topic", _ACKNOWLEDGED, "outcome = 'ABSENT'"),
+    "FAILED_DLQ_WRITES": ("silver.dlq_write_failures", "original_topic", "failed_at", "true"),
+    "MISSING_DLQ_OFFSETS": ("silver.dlq_gaps", "dlq_topic", "found_at", "unexplained_count > 0"),
+    "ABORTED_DLQ_WRITES": (_LETTERS, "dlq_topic", _ROUTED, "NOT is_control_marker AND write_state = 'ABORTED'"),
+    "MISSING_HEADERS": (
+        *(_LETTERS, "dlq_topic", _ROUTED),
+        "NOT is_control_marker AND write_state = 'COMMITTED' AND lacks_mandatory_headers",
+    ),
+}
+"""Where the times stand of what findings count by hour: table, topic, time and condition by kind."""
+
+_LARGE = re.compile(r"(?<![\w.-])\d{4,}(?![\w.-])")
 _OF_FILE = "file:"
 _ASK = "afterlog ask "
 _COVERED = timedelta(hours=23)  # most questions with :now are about the day before it
@@ -78,28 +99,38 @@ def findings_of(
     feeds: Iterable[tuple[Newest, Silence | None]],
     now: datetime | None = None,
     opened: Iterable[Opened] = (),
+    *,
+    to_the_second: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the findings that began before ``now``, the most severe first.
 
     Held scopes and silent ``feeds`` are as of now. A mistake in settings has the group as its name. ``subject`` is what
     a finding is about, in words. ``opened`` are the open incidents whose topics may not be read on; alerts leave these
-    out, as nothing fails.
+    out, as nothing fails. ``to_the_second`` asks more tables when that happened which is counted by hour; else these
+    findings begin with their first hour. ``is_as_known_now``: it may also tell what came after ``now``.
     """
     now = now or datetime.now(UTC)
+    stored = _stored(warehouse)
     found = [
         *_not_read_on(opened),
-        *_stored(warehouse),
+        *(_to_the_second(warehouse, stored) if to_the_second else stored),
         *map(_of_mistake, mistakes_of(warehouse, now)),
         *_held(warehouse),
         *(_silent(feed, silence) for feed, silence in feeds if silence is not None),
     ]
     for one in found:
-        one["subject"] = _subject(warehouse, one)
+        one["subject"] = one.get("subject") or _subject(warehouse, one)
         one["remedy"] = _remedy(one, now)
+        one["is_as_known_now"] = one["since"] is None or one["last_at"] is None or one["last_at"] > now
     return sorted(
         (one for one in found if one["since"] is None or one["since"] <= now),
         key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["topic"] or "", one["name"] or ""),
     )
+
+
+def key_of(finding: Finding) -> str:
+    """Return what tells a finding from all others, also those of other times: no part of it is a count."""
+    return json.dumps([finding["kind"], finding.get("topic"), finding.get("name")])
 
 
 def urgent(findings: Iterable[Finding]) -> list[Finding]:
@@ -169,21 +200,43 @@ def _subject(warehouse: Warehouse, one: Finding) -> str:
     if names or one["kind"] not in NAMELESS:
         return " ".join(names) or UNKNOWN
     table, column, where = NAMELESS[one["kind"]]
-    try:
-        text = f'SELECT DISTINCT "{column}" AS name FROM rows WHERE {where}'
-        rows = jvmless.query(warehouse, table, text, {"cluster": warehouse.cluster}) if warehouse.exists(table) else []
-    except Exception:  # a damaged table, which `afterlog doctor` names
-        return UNKNOWN
+    rows = _rows(warehouse, table, f'SELECT DISTINCT "{column}" AS name FROM rows WHERE {where}')
     found = sorted({row["name"] for row in rows if row["name"] is not None})
     more = f" and {len(found) - MOST_SUBJECTS:,} more" if len(found) > MOST_SUBJECTS else ""
     return f"{', '.join(found[:MOST_SUBJECTS])}{more}" or UNKNOWN
+
+
+def _rows(warehouse: Warehouse, table: str, text: str) -> list[dict[str, Any]]:
+    """Return what a query answers; nothing if the table is not there or damaged, which `afterlog doctor` names."""
+    try:
+        return jvmless.query(warehouse, table, text, {"cluster": warehouse.cluster}) if warehouse.exists(table) else []
+    except Exception:
+        return []
 
 
 def _stored(warehouse: Warehouse) -> list[dict[str, Any]]:
     if not warehouse.exists(FINDINGS):
         return []
     rows = jvmless.rows(warehouse, FINDINGS, {"cluster": warehouse.cluster})
-    return [{name: value for name, value in row.items() if name != "cluster"} for row in rows]
+    found = [{name: value for name, value in row.items() if name != "cluster"} for row in rows]
+    for one in found:
+        if one["kind"] in OF_COUNTS:
+            one["evidence"] = _LARGE.sub(lambda number: f"{int(number[0]):,}", one["evidence"])
+    return found
+
+
+def _to_the_second(warehouse: Warehouse, stored: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Return findings with the times of what they count instead of the hours of these."""
+    times: dict[str, dict[str | None, Finding]] = {}
+    found = []
+    for one in stored:
+        table, topic, at, condition = HAPPENED.get(one["kind"], (None, None, None, None))
+        if table is not None and one["kind"] not in times:
+            text = f"SELECT {topic} AS topic, min({at}) AS since, max({at}) AS last_at FROM rows WHERE {condition} "
+            rows = _rows(warehouse, table, f"{text} GROUP BY {topic}")
+            times[one["kind"]] = {row.pop("topic"): row for row in rows}
+        found.append({**one, **times.get(one["kind"], {}).get(one["topic"], {})})
+    return found
 
 
 def _not_read_on(opened: Iterable[Opened]) -> list[dict[str, Any]]:
@@ -196,8 +249,9 @@ def _not_read_on(opened: Iterable[Opened]) -> list[dict[str, Any]]:
     return [
         {
             "kind": NOT_READ_ON,
-            "topic": topics[0] if len(topics) == 1 else None,
-            "name": None if len(topics) == 1 else counted(len(topics), "DLQ topic"),
+            "topic": None,
+            "name": None,
+            "subject": topics[0] if len(topics) == 1 else counted(len(topics), "DLQ topic"),
             "severity": "medium",
             "since": min(one.row["last_at"] for one in quiet.values()),
             "last_at": max(one.row["last_at"] for one in quiet.values()),

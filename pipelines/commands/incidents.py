@@ -29,6 +29,7 @@ from pipelines.incidents.until import AS_OF, until
 from pipelines.incidents.verdict import (
     are_all_counted,
     at_least,
+    at_offset,
     died_around,
     few_keys,
     key_percent,
@@ -143,6 +144,18 @@ class Incident:
         ]
 
     @property
+    def came_back(self) -> list[str]:
+        """Why its state is REGRESSED, each a sentence; none if it is another one."""
+        if self.state.name != REGRESSED:
+            return []
+        before = self.row["predecessor_id"]
+        lines = [f"It came back: {before} was the same error before."] if before else []
+        if resolved := [one for one in self.actions if one.action == actions.RESOLVE]:
+            who, at = visible(resolved[-1].acted_by), moment(resolved[-1].acted_at)
+            lines.append(f"{who} resolved it at {at}, and records came since.")
+        return lines
+
+    @property
     def topics(self) -> set[str | None]:
         """Its source topic and its DLQ topics."""
         return {self.row["original_topic"], *(one["dlq_topic"] for one in self.row["dlq_topics"] or ())}
@@ -157,8 +170,9 @@ class Incident:
     @property
     def place(self) -> str:
         """Owner and source topic, for people."""
-        topic = self.row["original_topic"]
-        return f"{named(*key_of(self.row))} on {visible(topic) if topic else 'an unknown topic'}"
+        topic, owner = self.row["original_topic"], named(*key_of(self.row))
+        on = "from" if " on " in owner else "on"  # the owner is a writer on a DLQ topic
+        return f"{owner} {on} {visible(topic) if topic else 'an unknown topic'}"
 
     def as_json(self, report: Report) -> dict[str, Any]:
         """Return the row, the state, the actions and, if ``report`` has a URL, the address of the incident's page."""
@@ -425,7 +439,9 @@ def listed(
     if not chosen:
         near = _meant(found.known, group, topic)
         return Answer("", (f"No incident matches; {counted(len(found.known), 'incident')} in all.{near}",))
-    return Answer("\n".join(_lines(chosen, found.now)), as_known_now(chosen, found.now))
+    muted = sum(one.state.muted_until is not None for one in chosen) if only_open else 0
+    said = (f"{counted(len(chosen) - muted, 'incident')} open, {muted:,} muted.",) if muted else ()
+    return Answer("\n".join(_lines(chosen, found.now)), (*said, *as_known_now(chosen, found.now)))
 
 
 def _meant(known: Sequence[Incident], group: str | None, topic: str | None) -> str:
@@ -477,7 +493,8 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
     opened = [one for one in found.known if one.state.is_open]
     all_feeds = newest.of_feeds(warehouse, now)
     feeds = [one for one in all_feeds if one.used]
-    findings = findings_of(warehouse, [(one, newest.silence(warehouse, one)) for one in feeds], now, opened)
+    silences = [(one, newest.silence(warehouse, one)) for one in feeds]
+    findings = findings_of(warehouse, silences, now, opened, to_the_second=True)
     sentence = front(opened, findings, feeds, now)
     if form == "json":
         return Answer(
@@ -494,7 +511,10 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
         )
     lines = [sentence, *as_known_now(opened, now)]
     if at is not None:
-        lines.append(f"As of {moment(now)}; findings and settings are as known now, but for those that began later.")
+        timeless = sum(one["since"] is None for one in findings)
+        but = f"; nothing tells when {timeless:,} of them began" if timeless else ""
+        later = "findings and settings are as known now, but for those that began later"
+        lines.append(f"As of {moment(now)}; {later}{but}.")
     for is_quiet, words in ((False, "Open incidents"), (True, "Quiet incidents, which are not known to be over")):
         if shown := [one for one in opened if one.state.is_quiet is is_quiet]:
             lines += ["", words, *_lines(shown, now, MOST_SHOWN)]
@@ -706,9 +726,11 @@ def _story(
             lines.append(f"  {label} {visible(row[name])}")
     lines.append(f"  fingerprint {row['fingerprint']} {fingerprint_of(row)}")
     lines += ["", f"Where{known_now}"]
+    if not row["top_records"]:
+        lines.append("  No header names a source record.")
     least = "" if are_all_counted(row) else "at least "
     for place in (row["top_records"] or [])[:MOST_SAMPLES]:
-        where = place_of(row["original_topic"], place["original_partition"], place["original_offset"])
+        where = at_offset(row["original_topic"], place["original_partition"], place["original_offset"])
         lines.append(f"  {visible(where)}  {least}{counted(place['record_count'], 'time')}")
     samples = _samples(found, row)
     lines += ["", "Suspects", *(f"  {one['rank']}. {visible(one['sentence'])}" for one in suspects[:5])]
@@ -724,7 +746,7 @@ def _story(
         letter = f"{one['dlq_topic']}:{one['dlq_partition']}:{one['dlq_offset']}"
         lines.append(f"  afterlog show {quoted(letter)}")
     for one in samples[:1] if row["original_topic"] else ():
-        source = place_of(row["original_topic"], one["original_partition"], one["original_offset"])
+        source = at_offset(row["original_topic"], one["original_partition"], one["original_offset"])
         lines.append(f"  afterlog trace {quoted(source)}")
     for suspect in suspects[:3]:
         if suspect["kind"] in ("topology", "writer_topology"):
@@ -766,11 +788,10 @@ def about_the_state(incident: Incident, found: Incidents) -> list[str]:
         ahead = lasting(row["last_at"] - found.now)
         lines.append(f"Its last record is stamped {ahead} ahead: check the clock of {named(*key_of(row))}.")
     if state.is_open:
-        lines.append(f"It ends after {pause} without a record.")
+        lines.append(f"It ends after {pause} without a record{', as known now' if incident.known else ''}.")
     if found.is_first(row):
         lines.append(f"It is the first incident of {named(*key_of(row))}; its source topic had others before.")
-    if state.name == REGRESSED and row["predecessor_id"]:
-        lines.append(f"It came back: {row['predecessor_id']} was the same error before.")
+    lines += incident.came_back
     if state.resolved_by:
         lines.append(f"{visible(state.resolved_by)} resolved it.")
     elif state.is_quiet and state.is_open:
@@ -789,9 +810,11 @@ def about_the_state(incident: Incident, found: Incidents) -> list[str]:
 
 
 def _blast(warehouse: Warehouse, row: Mapping[str, Any], now: datetime) -> Blast | None:
-    """Return what an incident's source topic reaches by what is known until now: the revisions at its first record."""
-    topic = row["original_topic"]
-    if topic is None or not warehouse.exists(NODES) or not warehouse.exists(REVISIONS):
+    """Return what an incident's source topic reaches by what is known until now: the revisions at its first record.
+
+    None: no topology has landed.
+    """
+    if not warehouse.exists(NODES) or not warehouse.exists(REVISIONS):
         return None
     equal: dict[str, str | int] = {"cluster": warehouse.cluster}
     columns = ["group_id", "revision", "accepted_at", "topology_hash"]
@@ -804,7 +827,8 @@ def _blast(warehouse: Warehouse, row: Mapping[str, Any], now: datetime) -> Blast
     valid = Revisions(revisions, groups).at(row["first_at"], row["consumer_group"])
     columns = ["group_id", "topology_hash", "part", "part_place", "subtopology_id", "node", "node_type"]
     columns += ["source_topics", "sink_topic", "stores", "successors"]
-    return Graph(jvmless.rows(warehouse, NODES, equal, columns), valid).blast(topic, row["consumer_group"])
+    nodes = jvmless.rows(warehouse, NODES, equal, columns)
+    return Graph(nodes, valid).blast(row["original_topic"], row["consumer_group"]) if nodes else None
 
 
 def diff_of(suspect: Mapping[str, Any], revisions: Iterable[Mapping[str, Any]]) -> str:
@@ -816,11 +840,6 @@ def diff_of(suspect: Mapping[str, Any], revisions: Iterable[Mapping[str, Any]]) 
     )
     diff = f" --diff {accepted[-2]} {accepted[-1]}" if len(accepted) > 1 else ""
     return f"afterlog describe {quoted(suspect['name'])}{diff}"
-
-
-def place_of(topic: str | None, partition: int | None, offset: int | None) -> str:
-    """Return the place of a source record as commands write it; ``?`` for a topic that is not known."""
-    return f"{topic or '?'}:{partition}:{offset}"
 
 
 def quoted(text: str) -> str:
@@ -835,17 +854,18 @@ def acted(
 ) -> Answer:
     """Mute, resolve or note an incident; the answer says what was recorded.
 
-    Raises UsageError: the id names no incident, the time is not in the future, or the note is empty.
+    Raises UsageError: the id names no incident, the time is not in the future, the note is empty, or it is to be muted
+    and resolved at once.
     """
     now = datetime.now(UTC)
     if note is not None and not note.strip():
         raise UsageError("--note needs a text.")
+    if resolve and mute_until is not None:
+        raise UsageError("Give --resolve or --mute-until: what is resolved has nothing to mute.")
     row = Incidents(warehouse, now).of(wanted).row
     name, said = row["incident_id"], []
     if mute_until is not None:
         until = moment_of(mute_until, "--mute-until", now, ahead=True)
-        if until <= now:
-            raise UsageError(f"--mute-until {visible(mute_until[:40])} is not in the future.")
         actions.act(warehouse, name, actions.MUTE, until, note)
         said.append(f"{name} is muted until {moment(until)}.")
     if resolve:

@@ -29,7 +29,8 @@ from pipelines.run import newest
 from pipelines.settings import QUESTIONS
 from pipelines.stage import Land, Stage
 from pipelines.steps.held import contract_of_held, own, rows_held
-from pipelines.text import hint
+from pipelines.text import hint, near
+from pipelines.warehouse import jvmless
 from pipelines.warehouse.alert_log import ALERTS, NO_ROUTE, alerts
 from pipelines.warehouse.tables import Warehouse
 
@@ -42,6 +43,7 @@ Parameter = str | int | bool | Decimal | date | datetime
 
 LAYERS = ("bronze", "silver", "gold", "quarantine", "held", "quality")
 FRESHNESS = "quality.freshness"
+RECORDS = "silver.dlq_records"
 PRESENT = (FRESHNESS, ALERTS.table)
 """Tables that no file holds: their rows are made when somebody asks."""
 TABLES = (
@@ -312,8 +314,9 @@ def remarks(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], wr
     asked = values.get("now") if _names_now(text) else present if _reads_a_clock(text) else None
     now = min(asked, present) if isinstance(asked, datetime) else present
     window = _shortest_interval(text)
+    sentences = [] if written else _unknown_topic(warehouse, values.get("topic"))
     is_untold = not written and ALERTS.table in tables and not warehouse.settings.alerts.route
-    sentences = [NO_ROUTE] if is_untold else []
+    sentences += [NO_ROUTE] if is_untold else []
     for stage in (stage for stage in stages_of_type(Land) if stage.directory in feeds):
         age = newest.of_feed(warehouse, stage, now)
         if not age.is_readable:
@@ -335,6 +338,15 @@ def remarks(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], wr
         if stale or not written:
             sentences += _held_of(warehouse, stage)
     return sentences
+
+
+def _unknown_topic(warehouse: Warehouse, topic: Parameter | None) -> list[str]:
+    """Return a sentence if no dead letter is of a source topic; none also if the parameter names no topic."""
+    if not isinstance(topic, str) or not warehouse.exists(RECORDS):
+        return []
+    text = "SELECT DISTINCT original_topic AS topic FROM rows WHERE original_topic IS NOT NULL"
+    topics = [row["topic"] for row in jvmless.query(warehouse, RECORDS, text, {"cluster": warehouse.cluster})]
+    return [] if topic in topics else [f"No dead letter is of topic '{visible(topic)}'.{hint(topic, topics)}"]
 
 
 def _held_of(warehouse: Warehouse, source: Stage) -> list[str]:
@@ -471,10 +483,7 @@ def _sentence(error: PySparkException) -> str:
     named = error.getMessageParameters() or {}
     if condition == "TABLE_OR_VIEW_NOT_FOUND":
         table = str(named.get("relationName", "")).replace("`", "")
-        meant = hint(table, TABLES)
-        if meant:
-            return f'There is no table {visible(table)}.{meant} `afterlog sql "SHOW TABLES"` lists all.'
-        return f"There is no table {visible(table)}; there are {', '.join(TABLES)}."
+        return f'There is no table {visible(table)}.{near(table, TABLES)} `afterlog sql "SHOW TABLES"` lists all.'
     if condition == "UNBOUND_SQL_PARAMETER":
         return str(no_value(str(named.get("name"))))
     return f"The statement cannot be answered: {visible(_plain(str(error)))}"

@@ -94,11 +94,18 @@ class Blast:
 
     def as_lines(self) -> list[str]:
         """Return it for a terminal, indented by hops, and why there may be more."""
-        return [*self.reach, *(f"There may be more: {why}." for why in self.reasons)]
+        return [*self.reach, *self.doubts]
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why there may be more, each a sentence; none if the source topic is not known, which `reach` says."""
+        return [f"There may be more: {why}." for why in self.reasons] if self.topic is not None else []
 
     @property
     def reach(self) -> list[str]:
         """What is known to be reached, indented by hops."""
+        if self.topic is None:
+            return ["Its dead letters name no source topic, so that no topology tells what it reaches."]
         lines = []
         for direction, word in ((DOWNSTREAM, "is read by"), (UPSTREAM, "is written by")):
             for one in self.of(direction):
@@ -109,10 +116,10 @@ class Blast:
                 unknown = f", {one.unknown_edges} unknown" if one.unknown_edges else ""
                 lines.append(
                     f"{'  ' * (one.hop - 1)}{visible(one.topic)} {word} {visible(one.group_id)}{part} "
-                    f"(revision {one.revision}){stores}{onward}{unknown}{', later' if one.is_later else ''}"
+                    f"(revision {one.revision}{', accepted later' if one.is_later else ''}){stores}{onward}{unknown}"
                 )
         if not self.groups:
-            lines.insert(0, f"No topology that was known then read {visible(self.topic or 'the source topic')}.")
+            lines.insert(0, f"No topology that was known then read {visible(self.topic)}.")
         return lines
 
     def drawn(self, form: str) -> str:

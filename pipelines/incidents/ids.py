@@ -8,6 +8,7 @@ from hashlib import sha256
 
 from expectations.text import visible
 from pipelines.errors import UsageError
+from pipelines.text import hint
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's: I, L, O and U are not in it
 LENGTH = 8
@@ -33,12 +34,13 @@ def named(wanted: str, known: Iterable[str], what: str, command: str) -> str:
     name = read(wanted)
     if name is None:
         raise UsageError(f"'{visible(wanted[:40])}' is no id of {what}, such as 7KQ2-MD4X: see `{command}`.")
-    found = sorted(one for one in set(known) if one.startswith(name))
+    known = sorted(set(known))
+    found = [one for one in known if one.startswith(name)]
     noun = what.rpartition(" ")[2]
     if len(found) > 1:
         raise UsageError(f"Several {noun}s begin with {name}: {', '.join(found[:5])}.")
     if not found:
-        raise UsageError(f"There is no {noun} {visible(wanted[:40])}: `{command}` lists all.")
+        raise UsageError(f"There is no {noun} {visible(wanted[:40])}.{hint(name, known)} `{command}` lists all.")
     return found[0]
 
 

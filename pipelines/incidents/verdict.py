@@ -408,7 +408,7 @@ def sources_of(episode: Row) -> str:
     """Say how many source records an episode has; records that name none can be of one or of several."""
     placed = _placed(episode)
     if not placed:
-        return "unknown source records"
+        return f"at most {counted(episode['source_record_count'], 'unnamed source record')}"
     unknown = episode["source_record_count"] - placed
     return counted(placed, "source record") + (f" and at most {counted(unknown, 'unknown one')}" if unknown else "")
 
@@ -420,11 +420,17 @@ def are_all_counted(episode: Row) -> bool:
 
 
 def keys_of(episode: Row) -> str:
-    """Say how many keys an episode has; if there are many, between which numbers the estimate lies."""
+    """Say how many keys an episode has; if there are many, between which numbers the estimate lies.
+
+    A source record has one key at most.
+    """
     keys = episode["key_count"] or 0
     if episode["is_key_count_exact"]:
         return counted(keys, "key")
-    return f"{_rounded(max(LEAST_KEYS, (1 - ERROR_OF_KEYS) * keys)):,} to {_rounded((1 + ERROR_OF_KEYS) * keys):,} keys"
+    most = min(episode["keyed_count"] or keys, episode["source_record_count"])
+    least = min(_rounded(max(LEAST_KEYS, (1 - ERROR_OF_KEYS) * keys)), most)
+    most = min(_rounded((1 + ERROR_OF_KEYS) * keys), most)
+    return f"{least:,} to {most:,} keys" if least < most else counted(most, "key")
 
 
 def _rounded(number: float) -> int:
@@ -446,8 +452,8 @@ def key_percent(episode: Row, share: float) -> str | None:
 
 
 def at_offset(topic: str | None, partition: int | None, offset: int | None) -> str:
-    """Return the place of a source record in a sentence; ``?`` for a topic that is not known."""
-    return f"{topic or '?'}-{partition}@{offset}"
+    """Return the place of a source record as commands write it; ``?`` for a topic that is not known."""
+    return f"{topic or '?'}:{partition}:{offset}"
 
 
 def died_around(episode: Row, found: Evidence | Row) -> str | None:

@@ -225,7 +225,7 @@ def run(
         kept.flush()
     outcomes.refresh(warehouse, asks=False)
     counts = Counter(one["outcome"] for one in store.outcomes(warehouse, planned.plan_id))
-    said = telling.status(row, ended.status.value, ended.sentence, len(kept.known), ended.skipped, counts, form)
+    said = telling.status(row, ended.status.value, ended.sentence or None, len(kept.known), ended.skipped, counts, form)
     return Answer(said, (), ended.exit_code)
 
 
@@ -379,6 +379,8 @@ def _stands(
     state = known.state if known is not None else State.READY
     if known is not None and _is_over(known):
         return state, known.sentence, 0
+    if not row["eligible_count"] and state is State.READY:
+        return State.FINISHED, "it has no eligible record", 0
     is_lost = known is None or not (known.since_planned or known.attempted)
     if is_lost and row["eligible_count"] and done >= row["eligible_count"]:
         return State.FINISHED, None, 0

@@ -478,7 +478,7 @@ def _choosing() -> Iterator[None]:
     try:
         yield
     except translate.Untranslatable as error:
-        raise UsageError(f"The records cannot be chosen: {visible(str(error).splitlines()[0])}") from None
+        raise UsageError(f"The records cannot be chosen: DuckDB cannot answer ({visible(str(error))}).") from None
 
 
 def _signature(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
 TABLE = "silver.dlq_records"
-SCALARS = ("string", "int", "bigint", "boolean", "timestamp", "binary")
+TEXT, NUMBER, TRUTH, TIME, BYTES = "a text", "a number", "true or false", "a time", "bytes"
+KINDS = {"string": TEXT, "int": NUMBER, "bigint": NUMBER, "boolean": TRUTH, "timestamp": TIME, "binary": BYTES}
+"""The kind of value of each type of column that a condition can use."""
 UNITS = ("SECOND", "MINUTE", "HOUR", "DAY", "WEEK")
 ALLOWED = (
     "comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, lower, upper, length, startswith, endswith, contains, "
@@ -26,6 +28,7 @@ ALLOWED = (
 )
 _TIMES = ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATE")
 _WIDEST = 60
+_COLUMNS = {column.name: column.type for column in contract_of(TABLE).stored}
 
 
 def condition(text: str, *, now: datetime) -> str:
@@ -49,6 +52,8 @@ def condition(text: str, *, now: datetime) -> str:
     ):
         raise _refused("it is not one condition")
     found = _checked(where.this, now)
+    if _kind(found) not in (TRUTH, None):
+        raise _refused("it is not true or false")
     return str(found.sql("spark", comments=False))
 
 
@@ -59,11 +64,7 @@ def _checked(node: Expr, now: datetime) -> Expr:
     if isinstance(node, exp.CurrentTimestamp) or (isinstance(node, exp.Placeholder) and node.name == "now"):
         return _moment(now)
     if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.to.this.name in _TIMES:
-        try:
-            at = datetime.fromisoformat(node.this.name)
-        except ValueError:
-            raise _refused(f"'{visible(node.this.name[:_WIDEST])}' is no time") from None
-        return _moment(at if at.tzinfo else at.replace(tzinfo=UTC))
+        return _read(node.this)
     if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression, exp.Interval):
         span = node.expression
         if not isinstance(span.this, exp.Literal) or str(span.unit).upper().removesuffix("S") not in UNITS:
@@ -86,18 +87,68 @@ def _checked(node: Expr, now: datetime) -> Expr:
             copy.set(name, _checked(value, now))
         elif isinstance(value, list):
             copy.set(name, [_checked(one, now) if isinstance(one, exp.Expression) else one for one in value])
+    parts = list(copy.iter_expressions())
+    if isinstance(copy, (*comparisons, exp.Between, exp.In)) and TIME in map(_kind, parts):
+        for one in parts:
+            if isinstance(one, exp.Literal) and one.is_string:
+                one.replace(_read(one))
     return copy
+
+
+def _kind(node: Expr) -> str | None:
+    """Return the kind of value that a checked node has; None for NULL. Engines tell rows' values if kinds do not fit.
+
+    Raises UsageError: it compares values of different kinds, or asks of one kind what only another one has.
+    """
+    from sqlglot import exp
+
+    if isinstance(node, exp.Literal | exp.Column | exp.Boolean | exp.Cast | exp.Null):
+        if isinstance(node, exp.Literal):
+            return TEXT if node.is_string else NUMBER
+        if isinstance(node, exp.Column):
+            return KINDS[_COLUMNS[node.name]]
+        return TRUTH if isinstance(node, exp.Boolean) else TIME if isinstance(node, exp.Cast) else None
+    given = {_kind(one) for one in node.iter_expressions() if not isinstance(one, exp.Interval)} - {None}
+    if isinstance(node, exp.Paren):
+        return next(iter(given), None)
+    if isinstance(node, exp.Add | exp.Sub):
+        takes, gives = {TIME}, TIME
+    elif isinstance(node, exp.Neg):
+        takes, gives = {NUMBER}, NUMBER
+    elif isinstance(node, exp.And | exp.Or | exp.Not):
+        takes, gives = {TRUTH}, TRUTH
+    elif isinstance(node, exp.Length):
+        takes, gives = {TEXT, BYTES}, NUMBER
+    elif isinstance(node, exp.Lower | exp.Upper):
+        takes, gives = {TEXT}, TEXT
+    elif isinstance(node, exp.Like | exp.StartsWith | exp.EndsWith | exp.Contains):
+        takes, gives = {TEXT}, TRUTH
+    else:
+        takes, gives = {*KINDS.values()}, TRUTH
+    if len(given) > 1 or not given <= takes:
+        said = visible(node.sql("spark").replace("records.", "")[:_WIDEST])
+        kinds = " and ".join(sorted(map(str, given)))
+        raise _refused(f"{said} cannot {'compare' if len(given) > 1 else 'take'} {kinds}")
+    return gives
+
+
+def _read(literal: Expr) -> Expr:
+    """Return the time that a text names; raises UsageError: it names none."""
+    try:
+        at = datetime.fromisoformat(literal.name)
+    except ValueError:
+        raise _refused(f"'{visible(literal.name[:_WIDEST])}' is no time") from None
+    return _moment(at if at.tzinfo else at.replace(tzinfo=UTC))
 
 
 def _column(node: Expr) -> Expr:
     from sqlglot import exp
 
-    kinds = {column.name: column.type for column in contract_of(TABLE).stored}
     name = node.name.lower()
-    if node.args.get("table") or name not in kinds:
-        raise _refused(f"there is no column '{visible(node.sql('spark')[:_WIDEST])}' in {TABLE}{hint(name, kinds)}")
-    if kinds[name] not in SCALARS:
-        raise _refused(f"column {name} is {kinds[name]}, and conditions are on single values")
+    if node.args.get("table") or name not in _COLUMNS:
+        raise _refused(f"there is no column '{visible(node.sql('spark')[:_WIDEST])}' in {TABLE}{hint(name, _COLUMNS)}")
+    if _COLUMNS[name] not in KINDS:
+        raise _refused(f"column {name} is {_COLUMNS[name]}, and conditions are on single values")
     return exp.column(name, table="records")
 
 

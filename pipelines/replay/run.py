@@ -252,7 +252,7 @@ class _Run:
                 here += len(free)
             self._tell(deaths)
         self._journal.confirm(self._plan.plan_id, [], self._replayed, self._skipped)
-        return self._over(State.FINISHED, f"Plan {self._plan.plan_id} is finished.", 0)
+        return self._over(State.FINISHED, "", 0)
 
     def _send(self, sender: Sender, records: Sequence[PlannedRecord]) -> list[Replayed]:
         try:

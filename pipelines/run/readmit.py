@@ -13,7 +13,7 @@ from pipelines.stage import Split
 from pipelines.steps.few_split import split_of
 from pipelines.steps.modules import split_module
 from pipelines.steps.split import SplitBatch, wanted
-from pipelines.text import hint
+from pipelines.text import near
 from pipelines.warehouse import change_feed, quality
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
@@ -38,8 +38,7 @@ def stage_with_quarantine(name: str) -> Split:
     """
     stages = {name: stage for stage in stages_of_type(Split) for name in (stage.table, stage.quarantine)}
     if name not in stages:
-        known = ", ".join(stage.table for stage in stages_of_type(Split))
-        raise UsageError(f"{name!r} has no quarantine; tables with one: {known}.{hint(name, stages)}")
+        raise UsageError(f"{name!r} has no quarantine.{near(name, [*stages])}")
     return stages[name]
 
 

@@ -160,6 +160,7 @@ class Case:
     state: str
     is_open: bool
     is_loud: bool
+    is_quiet: bool
     muted_until: datetime | None
     verdict: str
     chip: str
@@ -197,6 +198,11 @@ class Case:
     replay: tuple[str, ...] | None
     commands: tuple[Command, ...]
     page: str | None
+
+    @property
+    def state_told(self) -> str:
+        """Its state, and that it is muted."""
+        return self.state if self.muted_until is None else f"{self.state} (muted)"
 
     @property
     def downstream(self) -> tuple[str, ...]:
@@ -421,7 +427,7 @@ class Content:
 
     @property
     def open(self) -> tuple[Case, ...]:
-        """The incidents that are open, the most urgent first."""
+        """The incidents that are open, the most urgent first; muted ones, which count as open nowhere, come last."""
         return tuple(one for one in self.incidents if one.is_open)
 
     @property

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from expectations.text import visible
-from pipelines.commands.findings import UNKNOWN, URGENT
+from pipelines.commands.findings import URGENT, key_of
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED
 from pipelines.site.content import Case, Change, News, Row
@@ -58,12 +58,8 @@ def _known(cases: Iterable[Case], findings: Iterable[Row]) -> dict[str, Any]:
     """Return what decides whether something is new."""
     return {
         "incidents": {one.incident_id: [one.is_open, one.severity, one.verdict] for one in cases},
-        "findings": {_key(one): one["severity"] for one in findings},
+        "findings": {key_of(one): one["severity"] for one in findings},
     }
-
-
-def _key(finding: Row) -> str:
-    return json.dumps([finding["kind"], finding.get("topic"), finding.get("name")])
 
 
 def _changes(before: Mapping[str, Any], cases: Iterable[Case], findings: Sequence[Row]) -> Iterable[Change]:
@@ -86,9 +82,9 @@ def _changes(before: Mapping[str, Any], cases: Iterable[Case], findings: Sequenc
             yield Change(f"looks different: {one.chip}, {one.place}", True, one.incident_id)
     known: Mapping[str, str] = before["findings"]
     for finding in findings:
-        if _key(finding) not in known:
+        if key_of(finding) not in known:
             yield Change(sentence(finding), finding["severity"] in URGENT)
-    for key in sorted(known.keys() - {_key(one) for one in findings}):
+    for key in sorted(known.keys() - {key_of(one) for one in findings}):
         kind, topic, name = json.loads(key)
-        about = " ".join(one for one in (topic, name) if one) or UNKNOWN
-        yield Change(f"{visible(about)}: {kind.replace('_', ' ').lower()} is over", False)
+        about, what = " ".join(one for one in (topic, name) if one), kind.replace("_", " ").lower()
+        yield Change(f"{visible(about)}: {what} is over" if about else f"the finding {what} is over", False)

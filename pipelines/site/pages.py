@@ -211,7 +211,7 @@ class _Site:
             [
                 [one.incident_id, addresses.incident(one.incident_id)],
                 one.severity,
-                one.state if one.muted_until is None else f"{one.state} (muted)",
+                one.state_told,
                 one.chip,
                 named(one.group, one.owner),
                 visible(one.topic) if one.topic else "unknown",
@@ -234,7 +234,7 @@ class _Site:
     @cached_property
     def place_rows(self) -> list[list[list[Any]]]:
         """The rows of the tables of owners, topics and applications."""
-        opened = {one.incident_id for one in self.content.open}
+        opened = {one.incident_id for one in self.content.incidents if one.is_loud}
 
         def row(one: Place, path: str, name: str) -> list[Any]:
             return [[name, path], one.records, sum(name in opened for name in one.incidents), len(one.incidents)]
@@ -339,7 +339,7 @@ def _brief(case: Case) -> dict[str, Any]:
     return {
         "incident_id": case.incident_id,
         "severity": case.severity,
-        "state": case.state,
+        "state": case.state_told,
         "chip": case.chip,
         "place": case.place,
         "records": case.records,
@@ -368,6 +368,7 @@ def _environment() -> Environment:
         "span": _span,
         "cut": _cut,
         "elided": elided,
+        "lines": _lines,
         "quoted": quoted,
     }
     nobody: frozenset[str] = frozenset()
@@ -401,6 +402,11 @@ def _shown(value: Any) -> Any:
     Markup from a macro of the template stays unchanged: each value in it went through this function already.
     """
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _lines(text: str) -> Markup:
+    """Return a message of several lines, in which what cannot be seen else is shown as escapes."""
+    return Markup("\n").join(visible(line) for line in text.split("\n"))
 
 
 def _cut(text: str) -> Markup:

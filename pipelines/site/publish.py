@@ -75,7 +75,7 @@ def publish(settings: Settings) -> int:
 def _store(wanted: str, source: Path) -> ObjectStore:
     """Return the place that the setting names.
 
-    Raises UsageError: it is within the reports' directory, or around it.
+    Raises UsageError: it is within the reports' directory, or around it, or the directory around it does not exist.
     """
     from obstore.store import LocalStore, from_url
 
@@ -83,6 +83,8 @@ def _store(wanted: str, source: Path) -> ObjectStore:
         target = located(wanted.removeprefix("file://")).resolve()
         if target.is_relative_to(source.resolve()) or source.resolve().is_relative_to(target):
             raise UsageError("[report] publish is the reports' directory itself, or a part of it: name another place.")
+        if not target.parent.exists():
+            raise UsageError(f"[report] publish cannot be created: {visible(str(target.parent))} does not exist.")
         return LocalStore(target, mkdir=True)
     # Hadoop's name of the scheme is that of the warehouse's settings.
     address = "s3://" + wanted.removeprefix("s3a://") if wanted.startswith("s3a://") else wanted

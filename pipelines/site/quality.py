@@ -90,6 +90,22 @@ class Table:
         return datetime.fromisoformat(since).astimezone(UTC) if since else None
 
     @property
+    def failed(self) -> tuple[Outcome, ...]:
+        """The expectations of the last gate that failed, each once: of what a part of the batch failed, only that."""
+        failed = [one for one in self.gate if not one.success]
+        of_parts = {one.code for one in failed if one.scope is not None}
+        return tuple(one for one in failed if one.scope is not None or one.code not in of_parts)
+
+    @property
+    def last_gate(self) -> str:
+        """What the last gate found, in words."""
+        codes = {one.code for one in self.failed}
+        if not codes:
+            return "no rule was broken more often than the contract tolerates"
+        accepted = ", and the rows were accepted once" if self.runs and self.runs[-1].status == "passed" else ""
+        return f"{counted(len(codes), 'expectation')} of {len({one.code for one in self.gate}):,} failed{accepted}"
+
+    @property
     def is_green(self) -> bool:
         """True if nothing of it needs a look: it is current, and no row waits or is in quarantine."""
         waits = (self.quarantine and self.quarantine.rows) or (self.held and self.held.rows)

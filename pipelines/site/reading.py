@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, TypeVar
 
 from expectations.gold.message_ledger import OUTCOMES
@@ -32,7 +33,6 @@ from pipelines.commands.incidents import (
     Incidents,
     Replays,
     diff_of,
-    place_of,
     quoted,
 )
 from pipelines.incidents import ids
@@ -417,7 +417,7 @@ class _Blasts:
     def __call__(self, row: Row) -> Blast | None:
         """Return what an incident's source topic reaches; None if no topology has landed."""
         topic, group = row["original_topic"], row["consumer_group"]
-        if topic is None or self.graph is None:
+        if self.graph is None:
             return None
         place = bisect_right(self.times, row["first_at"])
         if (place, topic, group) not in self.known:
@@ -448,6 +448,7 @@ def _case(
         state.name,
         state.is_open,
         state.is_loud,
+        state.is_quiet,
         state.muted_until,
         row["verdict"],
         chip(row),
@@ -521,7 +522,7 @@ def _samples(row: Row, letters: Letters) -> Iterable[Sample]:
         found = letters.get((topic, partition, offset, key_of(row)))
         if found is not None:
             letter = f"{found['dlq_topic']}:{found['dlq_partition']}:{found['dlq_offset']}"
-            yield Sample(letter, place_of(topic, partition, offset), one["record_count"], found["routed_at"])
+            yield Sample(letter, at_offset(topic, partition, offset), one["record_count"], found["routed_at"])
 
 
 def _commands(
@@ -585,7 +586,7 @@ def _chosen(choice: str) -> str:
 
 
 def _replays(tables: _Tables) -> tuple[Replay, ...]:
-    """Return the newest plans, the newest first."""
+    """Return the newest plans that have something to replay, the newest first."""
     replayed = Counter(row["plan_id"] for row in tables["gold.replayed_records"])
     outcomes = Counter((row["plan_id"], row["outcome"]) for row in tables["gold.replay_outcomes"])
     plans = sorted(tables["gold.replay_plans"], key=lambda row: (row["created_at"], row["plan_id"]), reverse=True)
@@ -596,7 +597,8 @@ def _replays(tables: _Tables) -> tuple[Replay, ...]:
         at, choice, target, eligible = (row[one] for one in ("created_at", "choice", "target", "eligible_count"))
         return Replay(name, at, _chosen(choice), target, eligible, done, delivered, died, done - delivered - died)
 
-    return tuple(told(row) for row in plans[:MOST_REPLAYS_LISTED])
+    found = (told(row) for row in plans)
+    return tuple(islice((one for one in found if one.eligible or one.replayed), MOST_REPLAYS_LISTED))
 
 
 # ------------------------------------------------------------------------------------------------------------ delivery

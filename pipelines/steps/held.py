@@ -21,7 +21,7 @@ from pipelines.stage import Split, Stage
 from pipelines.steps.modules import split_module
 from pipelines.steps.scopes import can_be_of_a_file, file_scope, is_misplaced, is_of, scope_of
 from pipelines.steps.split import SplitBatch, contract_under
-from pipelines.text import hint
+from pipelines.text import hint, near
 from pipelines.warehouse import change_feed, jvmless, progress
 from pipelines.warehouse.change_feed import Changes
 from pipelines.warehouse.progress import Batch, Held, Progress
@@ -117,8 +117,7 @@ class Acceptance:
         for one in asked:
             table, colon, scope = one.partition(":")
             if table not in judged:
-                tables = f"tables: {', '.join(sorted(judged))}.{hint(table, sorted(judged))}"
-                raise UsageError(f"Nothing can be accepted for {visible(table)!r}; {tables}")
+                raise UsageError(f"Nothing can be accepted for {visible(table)!r}.{near(table, sorted(judged))}")
             if table not in {stage.table for stage in stages}:
                 raise UsageError(f"This run does not fill {table}, for which something is to be accepted.")
             if colon and not scope:  # for example an empty variable in a script

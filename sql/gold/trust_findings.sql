@@ -114,13 +114,14 @@ arrived AS (
     sum(late_count) AS late_count,
     min(first_accepted_at) AS first_accepted_at,
     max(last_accepted_at) AS last_accepted_at,
+    min(first_routed_at) AS first_routed_at,
     max(last_routed_at) AS last_routed_at
   FROM {dlq_summary}
   WHERE hour IS NOT NULL
   GROUP BY cluster, dlq_topic, hour
 ),
 late AS (
-  SELECT cluster, topic, min(hour) AS since, max(last_routed_at) AS last_at, sum(late_count) AS amount
+  SELECT cluster, topic, min(first_routed_at) AS since, max(last_routed_at) AS last_at, sum(late_count) AS amount
   FROM (
     SELECT
       *,
@@ -136,7 +137,7 @@ nameless AS (
   SELECT
     cluster,
     dlq_topic AS topic,
-    min(hour) AS since,
+    min(first_routed_at) AS since,
     max(last_routed_at) AS last_at,
     sum(record_count) AS amount
   FROM {dlq_summary}

@@ -169,6 +169,7 @@ CONDITIONS = (
     "original_topic <> 'o\\'brien\" --'",
     "delivery_count = 1 AND dlq_offset <> -1",
     "key IS NULL OR value IS NOT NULL AND control_marker_suspected",
+    "routed_at >= '2026-11-21T02:00:30' OR routed_at IN ('2026-11-21T02:00:00Z', NULL) OR length(key) > -1",
 )
 
 
@@ -197,6 +198,17 @@ def test_a_condition_chooses_what_spark_finds(
         ("", "cannot be understood"),
         ("records.dlq_offset = 1", "there is no column"),
         ("error_message LIKE 'a\\\\%'", "without backslashes"),
+        ("error_message = 1", "error_message = 1 cannot compare a number and a text"),
+        ("lower(error_message) = 1", "cannot compare a number and a text"),
+        ("5 < exception_stacktrace OR true", "cannot compare a number and a text"),
+        ("consumer_group IN ('billing', 1)", "cannot compare a number and a text"),
+        ("dlq_offset BETWEEN 1 AND 'billing'", "cannot compare a number and a text"),
+        ("routed_at > 'banana'", "'banana' is no time"),
+        ("key = 1", "cannot compare a number and bytes"),
+        ("lower(dlq_offset) = '1'", "cannot take a number"),
+        ("-error_message = 1", "cannot take a text"),
+        ("error_message", "it is not true or false"),
+        ("NOT error_message", "cannot take a text"),
         ("java_method('java.lang.System', 'exit')", "is not allowed"),
     ],
 )
@@ -204,6 +216,15 @@ def test_other_conditions_are_refused_in_one_sentence(text: str, why: str, wareh
     with pytest.raises(UsageError, match=why) as refused:
         Candidates(warehouse()).chosen(Choice(where=text), 1_000)
     assert str(refused.value).count("\n") == 0
+    assert "DuckDB" not in str(refused.value)
+    assert "10.0.0.7" not in str(refused.value)
+
+
+def test_what_duckdb_says_of_a_value_is_not_told(warehouse: Callable[..., Warehouse]) -> None:
+    known = Candidates(warehouse())
+    with pytest.raises(UsageError) as refused:
+        known._accepted("CAST(records.error_message AS INT) = 1", {"cluster": known.warehouse.cluster}, None, None)
+    assert str(refused.value) == "The records cannot be chosen: DuckDB cannot answer (ConversionException)."
 
 
 RULES = """

@@ -131,7 +131,7 @@ def _opened(
                     connection.execute(f"CREATE VIEW {table} AS {rows(connection, files, files.paths())}")
             yield connection, statement, bound
         except duckdb.Error as error:
-            raise Untranslatable(str(error)) from None
+            raise Untranslatable(type(error).__name__) from None  # its message can quote a value
 
 
 def connected(root: str, spill: str = "") -> DuckDBPyConnection:

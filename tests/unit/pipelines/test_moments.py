@@ -72,3 +72,11 @@ def test_tomorrow_is_a_time_only_where_times_lie_ahead() -> None:
     assert moment_of("tomorrow", "--mute-until", NOW, ahead=True) > NOW
     with pytest.raises(UsageError, match="--at tomorrow is no time"):
         moment_of("tomorrow", "--at", NOW)
+
+
+@pytest.mark.parametrize("text", ["2099-01-01", "2026-11-21T12:30:01Z"])
+def test_a_time_that_has_not_come_is_refused_where_times_lie_behind(text: str) -> None:
+    with pytest.raises(UsageError, match=f"--at {text} is in the future"):
+        moment_of(text, "--at", NOW)
+    with pytest.raises(UsageError, match="--mute-until yesterday is not in the future"):
+        moment_of("yesterday", "--mute-until", NOW, ahead=True)

@@ -22,17 +22,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expectations.gold import replay_plans
+from expectations.quality import EXPECTATION_RESULTS, STAGE_RUNS
 from expectations.text import visible
 from pipelines.alerts import news
-from pipelines.commands import ask, describe, incidents
+from pipelines.commands import ask, describe, incidents, windows
 from pipelines.commands import rows as printed
 from pipelines.commands.findings import NOT_READ_ON, URGENT
 from pipelines.incidents.severity import LEVELS
 from pipelines.metrics.families import families
 from pipelines.replay import actions as actions_of_replays
 from pipelines.settings import Settings, load
-from pipelines.site import reading
-from pipelines.site.content import Content
+from pipelines.site import pages, quality, reading
+from pipelines.site.content import SETTLED, Content
 from pipelines.warehouse import actions, append
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
@@ -41,6 +42,8 @@ from tests.testing.examples import at_most
 from tests.testing.sites import HOUR, NOW
 
 MINUTE = timedelta(minutes=1)
+EARLIER = NOW - 40 * MINUTE
+"""A moment within an hour, before which some of what is drawn happened."""
 GROUPS = ("orders-workers", "billing\x1b[31m", "<b>sink</b>")
 TOPICS = ("orders", "payments", "shipments")
 KINDS = ("LOST_MESSAGES", "FAILED_DLQ_WRITES", "QUARANTINED", "WOULD_FAIL", "LATE_DATA")
@@ -48,6 +51,7 @@ HEALTH = {"OK": 3, "DELETED": 1, "LOST": 1, "PLUGIN_ERROR": 2, "REJECTED": 1, "S
 """Health of topologies, with the status that a broker gives."""
 TOLD = ("OK", "REJECTED", "STALE")
 OUTCOMES = ("LOST", "DEAD_LETTERED", "ACKNOWLEDGED", "FAILED")
+RECORDS, RULE = "silver.dlq_records", "disposition.not_null"
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,13 @@ class World:
             for one in family.samples
         }
 
-    def asked(self, question: str) -> list[dict[str, Any]]:
-        rows = ask.rows_without_jvm(self.tables, ask.find(question).text, {"now": NOW})
+    @cached_property
+    def top_earlier(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(incidents.top(self.tables, "json", EARLIER.isoformat()).result)
+        return told
+
+    def asked(self, question: str, now: datetime = NOW) -> list[dict[str, Any]]:
+        rows = ask.rows_without_jvm(self.tables, ask.find(question).text, {"now": now})
         out = io.StringIO()
         printed.write(rows, "json", out)
         return [json.loads(line) for line in out.getvalue().splitlines()]
@@ -99,7 +108,30 @@ class World:
         told: dict[str, Any] = json.loads(incidents.one(self.tables, name, "json", NOW.isoformat()).result)
         return told
 
+    @property
+    def records(self) -> quality.Table:
+        """What the page on data quality says of dead letters."""
+        (found,) = [one for one in self.page.pipeline.tables if one.name == RECORDS]
+        return found
 
+    @cached_property
+    def of_groups(self) -> list[list[Any]]:
+        """The table of owners of the page: each with dead letters, open incidents and all incidents."""
+        rows: list[list[Any]] = pages._Site(self.page, None).place_rows[0]
+        return rows
+
+    def letters_by_hour(self) -> dict[str, int]:
+        """The dead letters of each hour of the day until ``EARLIER``, the last hour until then."""
+        hour = EARLIER.replace(minute=0)
+        hours = {
+            hour - number * HOUR: windows.between(self.tables, hour - number * HOUR - MICRO, end).total()
+            for number in range(24)
+            for end in [min(hour - (number - 1) * HOUR - MICRO, EARLIER)]
+        }
+        return {_seconds(at): count for at, count in hours.items() if count}
+
+
+MICRO = timedelta(microseconds=1)
 Fact = Callable[[World], object]
 HEADLINE = re.compile(
     r"(?P<loud>[\d,]+) incidents? open(?: \([\d,]+ quiet\))?"
@@ -117,6 +149,26 @@ def _headline(sentence: str, part: str) -> int:
 def _urgent_in(sentence: str) -> int:
     found = HEADLINE_OF_FINDINGS.search(sentence)
     return int(found[1]) if found else 0
+
+
+def _seconds(at: datetime | str) -> str:
+    at = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return at.isoformat(timespec="seconds")
+
+
+def _by_hour(rows: list[dict[str, Any]]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for row in rows:
+        at = datetime.fromisoformat(row["hour"])
+        assert row["is_complete"] is (at + HOUR <= EARLIER)
+        if at > EARLIER - 24 * HOUR:
+            found[_seconds(at)] += row["record_count"]
+    return dict(found)
+
+
+def _first_lost(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Return when the first message of each topic was lost, as the question tells it by partition."""
+    return {row["topic"]: _seconds(row["first_acknowledged_at"]) for row in rows}
 
 
 def _of_incidents(told: list[dict[str, Any]], *columns: str) -> dict[str, tuple[Any, ...]]:
@@ -162,6 +214,10 @@ FACTS: dict[str, dict[str, Fact]] = {
         "top": lambda world: _headline(world.top["sentence"], "loud"),
         "page": lambda world: _headline(world.page.light.sentence, "loud"),
         "page's list": lambda world: sum(one.is_loud for one in world.page.incidents),
+        "page's owners": lambda world: sum(row[2] for row in world.of_groups),
+        "incidents": lambda world: sum(
+            one["state"] != "RESOLVED" and one["muted_until"] is None for one in world.listed
+        ),
         "metrics": lambda world: sum(world.metric("open_incidents").values()),
         "alerts": lambda world: sum(one.is_open and not one.is_muted for one in world.seen.incidents or ()),
     },
@@ -240,12 +296,47 @@ FACTS: dict[str, dict[str, Fact]] = {
         "page": lambda world: {
             one.name: (one.health, list(one.defects), one.last_accepted_at)
             for one in world.page.applications
-            if one.health != "OK" or one.defects
+            if one.health not in SETTLED or one.defects
         },
         "ask": lambda world: {
             row["group_id"]: (row["health"], row["defects"], datetime.fromisoformat(row["last_accepted_at"]))
             for row in world.asked("topology_health")
         },
+    },
+    "when the first message of a topic was lost": {
+        "top": lambda world: {
+            one["topic"]: _seconds(one["since"]) for one in world.top["findings"] if one["kind"] == KINDS[0]
+        },
+        "ask": lambda world: _first_lost(world.asked("lost_messages")),
+    },
+    "of which topics messages were lost at an earlier moment": {
+        "top": lambda world: sorted(one["topic"] for one in world.top_earlier["findings"] if one["kind"] == KINDS[0]),
+        "ask": lambda world: sorted(
+            topic
+            for topic, at in _first_lost(world.asked("lost_messages")).items()
+            if datetime.fromisoformat(at) <= EARLIER
+        ),
+    },
+    "dead letters by hour until an earlier moment": {
+        "ask about volume": lambda world: _by_hour(world.asked("volume_by_hour", EARLIER)),
+        "ask about dispositions": lambda world: _by_hour(world.asked("dispositions_by_hour", EARLIER)),
+        "records": World.letters_by_hour,
+    },
+    "what the topics of incidents reach": {
+        "incident": lambda world: {
+            one["incident_id"]: world.one(one["incident_id"])["blast_radius"] for one in world.listed
+        },
+        "page": lambda world: {
+            one.incident_id: one.blast and json.loads(json.dumps(one.blast.as_json())) for one in world.page.incidents
+        },
+    },
+    "how often a gate broke": {
+        "ask": lambda world: sum(row["broken_count"] for row in world.asked("gate_history")),
+        "page": lambda world: sum(run.status == "broken" for run in world.records.runs),
+    },
+    "how many rows broke a rule": {
+        "ask": lambda world: sum(row["failing_rows"] for row in world.asked("gate_history")),
+        "page": lambda world: sum(run.quarantined for run in world.records.runs),
     },
     "the last known topology of applications": {
         "page": lambda world: {
@@ -308,6 +399,7 @@ class Drawn:
     messages: list[tuple[str, str]]
     replayed: list[list[str | None]]
     applications: list[tuple[str, list[str]]]
+    gates: list[tuple[str, int]]
 
 
 @st.composite
@@ -323,6 +415,7 @@ def drawn(draw: st.DrawFn) -> Drawn:
                     "consumer_group": st.sampled_from(GROUPS),
                     "pause_seconds": st.sampled_from([1_800, 7_200, 864_000]),
                     "predecessor_id": st.sampled_from([None, sites.incident_id(99)]),
+                    "original_topic": st.sampled_from(["orders", "payments", None]),
                 }
             ),
             min_size=1,
@@ -332,7 +425,12 @@ def drawn(draw: st.DrawFn) -> Drawn:
     return Drawn(
         several,
         draw(st.lists(st.booleans(), min_size=len(several), max_size=len(several))),
-        draw(st.lists(st.tuples(st.integers(0, 3 * 24 * 60), st.sampled_from(GROUPS)), max_size=20)),
+        draw(
+            st.lists(
+                st.tuples(st.one_of(st.integers(0, 99), st.integers(0, 3 * 24 * 60)), st.sampled_from(GROUPS)),
+                max_size=20,
+            )
+        ),
         draw(
             st.lists(
                 st.fixed_dictionaries(
@@ -356,6 +454,7 @@ def drawn(draw: st.DrawFn) -> Drawn:
                 max_size=3,
             )
         ),
+        draw(st.lists(st.tuples(st.sampled_from(["held", "accepted", "fine"]), st.integers(1, 30)), max_size=4)),
     )
 
 
@@ -391,30 +490,52 @@ def fill(settings: Settings, given: Drawn) -> World:
     outcomes = Counter(given.messages)
     findings = [{**one, "since": NOW - HOUR} for one in given.findings]
     reconciled = []
+    times = [NOW - 7 * (place + 1) * MINUTE for place in range(len(given.messages))]
     for topic in TOPICS:
         if lost := outcomes[topic, "LOST"]:
-            finding = {"kind": KINDS[0], "topic": topic, "severity": "critical", "amount": lost}
-            findings.append(finding | {"since": NOW - HOUR})
-            reconciled.append({"cluster": "default", "hour": NOW - HOUR, "topic": topic, "lost_count": lost})
+            lost_at = [at for one, at in zip(given.messages, times, strict=True) if one == (topic, "LOST")]
+            hours = {"since": min(lost_at).replace(minute=0), "last_at": max(lost_at).replace(minute=0)}
+            findings.append({"kind": KINDS[0], "topic": topic, "severity": "critical", "amount": lost} | hours)
+            reconciled.append({"cluster": "default", "hour": hours["since"], "topic": topic, "lost_count": lost})
     words = {"cluster": "default", "evidence": "it is so", "remedy": "afterlog top"}
     store(settings, "gold.trust_findings", *(words | one for one in findings))
     store(settings, "gold.reconciliation", *reconciled)
     mistake = words | {"kind": "DLQ_MISSING", "dlq_topic": "dlq.orders", "severity": "critical"}
-    times = {"since": NOW - HOUR, "last_seen_at": NOW - HOUR}
-    store(settings, "gold.dlq_misconfigurations", *(mistake | times | {"group_id": name} for name in given.mistakes))
+    seen = {"since": NOW - HOUR, "last_seen_at": NOW - HOUR}
+    store(settings, "gold.dlq_misconfigurations", *(mistake | seen | {"group_id": name} for name in given.mistakes))
     ledger = [
         {"cluster": "default", "topic": topic, "partition": 0, "offset": offset, "outcome": outcome, "slice": "a"}
         for offset, (topic, outcome) in enumerate(given.messages)
     ]
-    store(settings, "gold.message_ledger", *(row | {"acknowledgement_count": 1} for row in ledger))
+    told = [row | {"acknowledgement_count": 1, "acknowledged_at": at} for row, at in zip(ledger, times, strict=True)]
+    store(settings, "gold.message_ledger", *told)
     for number, (health, defects) in enumerate(given.applications):
         more = {"health": health, "defects": defects, "status": HEALTH[health], "deleted_at": NOW, "lost_at": NOW}
         sites.application(settings, f"application-{number}", **more)
     for table in (describe.CURRENT, describe.PUSHES, describe.STATUSES, describe.DELETIONS):
         store(settings, table)
+    judged(settings, given.gates)
     for number, outcomes_of_plan in enumerate(given.replayed):
         replayed(settings, sites.incident_id(number), outcomes_of_plan)
     return World(settings)
+
+
+def judged(settings: Settings, gates: list[tuple[str, int]]) -> None:
+    """Store runs of a gate: each time rows of one topic break a rule, and are held, accepted once, or tolerated."""
+    runs, results = [], []
+    for place, (fate, rows) in enumerate(gates):
+        at = NOW - (9 - place) * MINUTE
+        key = {"cluster": "default", "table": RECORDS, "run_id": f"run-{place}"}
+        status = "broken" if fate == "held" else "passed"
+        moved = {"held": rows} if fate == "held" else {"quarantined": rows}
+        counts = dict.fromkeys(("read", "accepted", "quarantined", "duplicates", "skipped", "held"), 0) | {"read": rows}
+        runs.append(key | {"started_at": at, "finished_at": at, "seconds": 1.0, "status": status} | counts | moved)
+        found = {"expectation": RULE, "failing": rows, "candidates": 60, "observed": rows / 60, "tolerance": 0.05}
+        found |= key | {"min_failures": 20, "examined_at": at, "success": fate == "fine"}
+        results += [found] if fate == "fine" else [found, found | {"scope": "dlq.orders"}]
+    for contract, rows_of_it in ((STAGE_RUNS, runs), (EXPECTATION_RESULTS, results)):
+        nothing = dict.fromkeys(column.name for column in contract.columns)
+        append.append(Warehouse(settings), contract, [nothing | row for row in rows_of_it])
 
 
 def replayed(settings: Settings, plan_id: str, outcomes: list[str | None]) -> None:

@@ -14,6 +14,8 @@ TABLES = ("bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary", "gold.
         pytest.param("Gold.Message_Ledger", " Did you mean 'gold.message_ledger'?", id="case"),
         pytest.param("message_ledger", " Did you mean 'gold.message_ledger'?", id="no layer"),
         pytest.param("gold.message_ledger", "", id="the name itself"),
+        pytest.param("gold.message", " Did you mean 'gold.message_ledger'?", id="the begin of a name"),
+        pytest.param("message_l", " Did you mean 'gold.message_ledger'?", id="the begin of a name without its layer"),
         pytest.param("weather", "", id="nothing like it"),
         pytest.param("", "", id="no name"),
         pytest.param("gold.dlq_summary" * 1000, "", id="longer than any name"),
@@ -21,6 +23,12 @@ TABLES = ("bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary", "gold.
 )
 def test_a_name_that_is_not_there_is_told_what_may_be_meant(name: str, said: str) -> None:
     assert text.hint(name, TABLES) == said
+
+
+def test_a_table_that_is_not_there_is_told_the_near_miss_or_a_few_of_all() -> None:
+    many = [f"silver.table_{place}" for place in range(60)]
+    assert text.near("gold.dlq_sumary", TABLES) == " Did you mean 'gold.dlq_summary'?"
+    assert text.near("weather", many) == f" There are {', '.join(many[:5])} and 55 more."
 
 
 def test_several_may_be_meant_and_names_obey_no_terminal() -> None:

@@ -324,6 +324,7 @@ def test_a_finding_that_got_less_severe_is_not_over(world: Callable[..., World])
     assert found.told == [("finding", "F")]
     found.send()
     assert found.told == [("finding", "F"), ("finding_over", "F")]
+    assert found.got[-1]["alerts"][0]["text"].startswith("It was: ")
 
 
 @pytest.mark.parametrize(
@@ -892,6 +893,18 @@ def test_alerts_that_stay_open_are_told(
     assert f"{check.finding} {check.remedy}" == left
     assert found.send(*here, after=timedelta(days=31)).left_open == ()
     assert list(listing.checks(found.settings)) == []
+
+
+def test_a_route_that_never_was_pagerduty_leaves_nothing_open_there(world: Callable[..., World]) -> None:
+    found = world(route("slackish"), route("b"))
+    found.send(seen("A"), seen("B", dedup_key="key " * 99))
+    other_routes(found, route("b"))
+    for _ in range(2):
+        assert found.send(seen("A"), seen("B", dedup_key="key " * 99)).left_open == ()
+    file = file_of(found)
+    before = json.loads(file.read_text())
+    file.write_text(json.dumps(before | {"triggered": {"slackish": ["f-A"]}}))  # as earlier versions noted it
+    assert found.send(seen("A")).left_open == ()
 
 
 def test_an_outbox_of_before_tells_what_a_route_that_is_gone_left_open(world: Callable[..., World]) -> None:

@@ -306,7 +306,7 @@ def test_a_group_never_heard_of(warehouse: Settings, afterlog: Command, selector
     assert said == (
         1,
         f"Nothing is known of group 'orders' in cluster 'default': land the request log of its brokers in "
-        f"{warehouse.landing}/streams-requests/ and run `afterlog run --feed topology`.\n",
+        f"{warehouse.landing}/streams-requests/ and run `afterlog run --feed topology`. Did you mean 'orders-app'?\n",
         "",
     )
     facts = json.loads(afterlog("--group", "orders", "--format", "json", *selector).out)

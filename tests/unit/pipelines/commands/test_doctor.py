@@ -18,12 +18,14 @@ import pytest
 from deltalake import DeltaTable
 from obstore.store import MemoryStore
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from pipelines.catalog import stages
+from pipelines.cli import app
 from pipelines.commands import doctor
 from pipelines.commands.doctor import Check, diagnose, exit_code
 from pipelines.jvm import jars, java
-from pipelines.settings import LANDING_DIRECTORIES, Settings, load
+from pipelines.settings import LANDING_DIRECTORIES, SchemaFile, Settings, load
 from pipelines.stores import connection, lease, lock
 from pipelines.warehouse import quality
 from pipelines.warehouse.tables import Warehouse
@@ -133,6 +135,20 @@ def test_variable_that_is_no_setting(monkeypatch: pytest.MonkeyPatch, settings: 
 def test_variables_that_are_settings_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AFTERLOG_LOCK__WAIT_SECONDS", "5")
     assert "AFTERLOG_LOCK__WAIT_SECONDS from the environment" in found(load(), "settings").finding
+
+
+def test_a_schema_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, settings: Settings, tmp_path: Path) -> None:
+    check = found(settings.model_copy(update={"schemas": (SchemaFile(topic="x", file="/nowhere.avsc"),)}), "settings")
+    assert (check.state, check.finding) == (
+        "error",
+        "file of [[schema]] cannot be read: /nowhere.avsc: No such file or directory.",
+    )
+    (tmp_path / "afterlog.toml").write_text('[[schema]]\ntopic = "x"\nfile = "/nowhere.avsc"\n')
+    monkeypatch.setenv("AFTERLOG_SETTINGS", str(tmp_path / "afterlog.toml"))
+    for place in ("warehouse", "landing"):
+        (tmp_path / place).mkdir(exist_ok=True)
+    asked = ["report", "--warehouse", str(tmp_path / "warehouse"), "--landing", str(tmp_path / "landing")]
+    assert "/nowhere.avsc" in str(CliRunner().invoke(app, asked).exception)
 
 
 def test_gate_of_a_table_without_one() -> None:

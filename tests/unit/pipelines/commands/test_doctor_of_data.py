@@ -279,7 +279,8 @@ def test_a_held_scope_and_what_waits_for_a_broken_table_need_a_look(settings: Se
     dead_letters(settings, HOUR)
     written(settings, "gold.message_ledger")
     written(settings, "gold.reconciliation")
-    held = Held(NOW.isoformat(), "disposition.not_null fails.", 20, "")
+    message = "disposition.not_null fails.\nFix the settings or the contract and run again, or accept the rows."
+    held = Held(NOW.isoformat(), message, 20, "")
     progress.save(Warehouse(settings), SILVER, Progress(held={"dlq.orders": held}))
     blocked = Progress(blocked_since=NOW.isoformat(), message="It broke.")
     progress.save(Warehouse(settings), "gold.message_ledger", blocked)
@@ -290,7 +291,10 @@ def test_a_held_scope_and_what_waits_for_a_broken_table_need_a_look(settings: Se
     said = afterlog("doctor")
 
     assert said.code == 1
-    assert "20 rows of dlq.orders are held" in told[SILVER]
+    assert (
+        told[SILVER] == f"20 rows of dlq.orders are held since {NOW:%Y-%m-%d %H:%M:%S} UTC. disposition.not_null fails."
+    )
+    assert said.out.count("Fix the settings or the contract") == 1
     assert told["gold.reconciliation"].startswith("Waits for gold.message_counts, gold.message_ledger")
     (summary,) = [text for text in said.out.splitlines() if text.startswith("Errors in ")]
     assert {SILVER, "gold.message_ledger", "gold.reconciliation"} <= set(

@@ -113,7 +113,7 @@ def test_incidents_are_listed_most_urgent_first(filled: Settings) -> None:
     assert "\u202e" not in text
     assert len(incidents.listed(Warehouse(filled), "json", group="fraud-workers").result.splitlines()) == 1
     assert len(incidents.listed(Warehouse(filled), "json", topic="dlq.orders").result.splitlines()) == 3
-    assert incidents.listed(Warehouse(filled), "json", since="2999-01-01T00:00:00Z").result == ""
+    assert incidents.listed(Warehouse(filled), "json", since="1s").result == ""
     assert incidents.listed(Warehouse(filled), "json", at="2000-01-01T00:00:00Z").result == ""
     for wrong, meant in ({"topic": "dlq.order"}, "dlq.orders"), ({"group": "fraud-worker"}, "fraud-workers"):
         (said,) = incidents.listed(Warehouse(filled), **wrong).remarks
@@ -125,7 +125,7 @@ def test_an_incident_tells_its_place_samples_and_next_commands(filled: Settings)
     text = incidents.one(Warehouse(filled), pill["incident_id"].lower().replace("-", "")).result
     for part in (
         "POISON_PILL",
-        "orders-0@58",
+        "orders:0:58",
         "afterlog show dlq.orders:0:",
         "afterlog trace orders:0:58",
         pill["fingerprint"],
@@ -367,7 +367,7 @@ def test_an_escalation_is_told_from_its_time_on(settings: Settings) -> None:
     words = "It escalated at 2026-11-21 02:00:00 UTC: 1.2 -> 1,600 an hour."
     assert words not in before
     assert words in after
-    assert "It ends after 2 hours without a record." in after
+    assert "It ends after 2 hours without a record, as known now." in after
     assert told_before["escalations"] == []
     assert told_after["escalations"] == [
         {"at": "2026-11-21T02:00:00.000Z", "before_per_hour": 1.25, "after_per_hour": 1600.0}
@@ -484,7 +484,7 @@ def test_notes_and_topologies_from_after_a_time_are_not_told(went_on: Settings) 
     assert "No topology that was known then read orders." in before
     now = incidents.one(tables, name).result
     assert "ticket 7" in now
-    assert "  orders is read by shop sub-topology 0 (revision 1), later" in now.splitlines()
+    assert "  orders is read by shop sub-topology 0 (revision 1, accepted later)" in now.splitlines()
     assert "There may be more: the first known topology of shop came later." in now
 
 
@@ -600,6 +600,7 @@ def test_top_as_of_another_time_tells_the_findings_of_that_time(settings: Settin
     [
         (["--note", " "], "--note needs a text."),
         (["--mute-until", "2999-01-01", "--note", ""], "--note needs a text."),
+        (["--resolve", "--mute-until", "2h"], "Give --resolve or --mute-until"),
         (["--resolve", "--format", "json"], "act now and print text: omit --at and --format."),
         (["--note", "a", "--at", "2026-11-21"], "act now and print text: omit --at and --format."),
     ],
@@ -646,6 +647,56 @@ def test_what_people_did_about_an_incident_counts_for_the_one_that_takes_it_in(
     for name in ("actions", "muted_until", "resolved_by"):
         assert after[name] == before[name]
     assert after["actions"]
+
+
+def test_an_incident_that_came_back_says_who_had_resolved_it(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir()
+    now = datetime.now(UTC)
+    store(settings, "gold.dlq_incidents", sites.incident(0, last_at=now - HOUR))
+    tables = Warehouse(settings)
+    incidents.acted(tables, "0000", resolve=True)
+    (resolved,) = actions.actions(tables)
+    shutil.rmtree(Path(settings.warehouse) / "gold")
+    store(settings, "gold.dlq_incidents", sites.incident(0, last_at=datetime.now(UTC)))
+    store(settings, incidents.RECORDS)
+    said = incidents.one(tables, "0000").result
+    assert "  REGRESSED  " in said
+    assert (
+        f"{resolved.acted_by} resolved it at {resolved.acted_at:%Y-%m-%d %H:%M:%S} UTC, and records came since." in said
+    )
+
+
+def test_open_incidents_name_the_muted_ones_beside_them(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir()
+    store(settings, "gold.dlq_incidents", sites.incident(0), sites.incident(1))
+    tables = Warehouse(settings)
+    assert incidents.listed(tables, only_open=True).remarks == ()
+    incidents.acted(tables, sites.incident_id(1), mute_until="2h")
+    assert incidents.listed(tables, only_open=True).remarks == ("1 incident open, 1 muted.",)
+
+
+def test_an_incident_without_source_records_says_so(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir()
+    nothing: dict[str, Any] = {"original_topic": None, "partitions": [], "top_records": []}
+    writer = {"consumer_group": None, "owner": "unknown writer on dlq.orders"}
+    store(settings, "gold.dlq_incidents", sites.incident(0, source_record_count=12, **nothing, **writer))
+    for table in (incidents.NODES, incidents.REVISIONS, incidents.CURRENT):
+        store(settings, table)
+    sites.application(settings, "reader")
+    said = incidents.one(Warehouse(settings), "0000").result
+    assert "12 records of at most 12 unnamed source records" in said
+    assert "Where\n  No header names a source record.\n" in said
+    assert "Blast radius\n  Its dead letters name no source topic, so that no topology tells what it reaches.\n" in said
+    assert "unknown writer on dlq.orders from an unknown topic" in incidents.listed(Warehouse(settings)).result
+
+
+def test_counts_in_words_are_written_as_other_counts(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir()
+    store(settings, "gold.dlq_incidents", sites.incident(0))
+    finding = {"cluster": "default", "kind": "MISSING_DLQ_OFFSETS", "topic": "dlq.2026", "severity": "high"}
+    words = {"amount": 17357, "evidence": "offsets that never landed: 17357", "remedy": "afterlog top"}
+    store(settings, "gold.trust_findings", finding | words)
+    assert "dlq.2026: offsets that never landed: 17,357" in incidents.top(Warehouse(settings)).result
 
 
 def test_the_usual_rate_is_the_mean_of_the_weeks_before(settings: Settings) -> None:

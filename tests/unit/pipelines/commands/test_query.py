@@ -230,9 +230,11 @@ def test_what_writes_is_refused(text: str, ask: Callable[..., str], warehouse: S
         pytest.param("select 1; select 2", "Syntax error", id="two statements"),
         pytest.param(" -- nothing", "Syntax error", id="nothing"),
         pytest.param(
-            "select * from silver.nope", "no table silver.nope; there are bronze.dlq_records", id="unknown table"
+            "select * from silver.nope",
+            "no table silver.nope. There are bronze.dlq_records, .* more",
+            id="unknown table",
         ),
-        pytest.param("select * from orders", "no table orders; there are", id="no layer"),
+        pytest.param("select * from orders", "no table orders. There are .* more", id="no layer"),
         pytest.param(
             "select * from silver.dlq_recrods",
             "no table silver.dlq_recrods. Did you mean .*'silver.dlq_records'.*SHOW TABLES",

@@ -191,11 +191,11 @@ def test_what_no_message_that_went_through_tells_is_compared_with_dead_letters(d
 @pytest.mark.parametrize(
     ("values", "others", "verdict", "words"),
     [
-        ({"record_count": 12, "source_record_count": 1}, [], "POISON_PILL", "orders-1@58"),
+        ({"record_count": 12, "source_record_count": 1}, [], "POISON_PILL", "orders:1:58"),
         ({"record_count": 40, "source_record_count": 10}, [], "POISON_PILL", "10 source records; nothing tells"),
         (FEW | {"partitions": few(3)}, [], "POISON_PILL", "4 source records; nothing tells which share died"),
-        (FEW | {"partitions": []}, [], "POISON_PILL", "unknown source records; nothing tells which share died"),
-        (UNPLACED, [], "POISON_PILL", "unknown source records; nothing tells which share died"),
+        (FEW | {"partitions": []}, [], "POISON_PILL", "at most 4 unnamed source records; nothing tells which share"),
+        (UNPLACED, [], "POISON_PILL", "at most 1 unnamed source record; nothing tells which share died"),
         (
             FEW | {"source_record_count": 5, "record_count": 5, "partitions": few(3)},
             [],
@@ -484,8 +484,20 @@ def test_sql_calls_as_few_what_python_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "is_exact", "words"),
-    [(1, True, "1 key"), (63, True, "63 keys"), (64, False, "64 to 80 keys"), (12_345, False, "9,300 to 15,000 keys")],
+    ("keys", "is_exact", "most", "words"),
+    [
+        (1, True, 9, "1 key"),
+        (63, True, 99, "63 keys"),
+        (64, False, 99, "64 to 80 keys"),
+        (64, False, 64, "64 keys"),
+        (88, False, 88, "66 to 88 keys"),
+        (447, False, 447, "340 to 447 keys"),
+        (12_345, False, 99_999, "9,300 to 15,000 keys"),
+    ],
 )
-def test_an_estimate_of_keys_says_between_which_numbers_it_lies(keys: int, is_exact: bool, words: str) -> None:
-    assert keys_of({"key_count": keys, "is_key_count_exact": is_exact}) == words
+def test_an_estimate_of_keys_says_between_which_numbers_it_lies(
+    keys: int, is_exact: bool, most: int, words: str
+) -> None:
+    one = {"key_count": keys, "is_key_count_exact": is_exact}
+    assert keys_of(one | {"keyed_count": most, "source_record_count": 99_999}) == words
+    assert keys_of(one | {"keyed_count": 99_999, "source_record_count": most}) == words

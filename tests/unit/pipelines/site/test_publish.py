@@ -68,6 +68,12 @@ def test_a_directory_gets_what_changed(settings: Settings, site: Path, tmp_path:
     assert publish(asked) == 0
 
 
+def test_a_directory_is_not_made_where_nothing_is(settings: Settings, site: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot be created: .*nowhere does not exist"):
+        publish(publishing(settings, site, tmp_path / "nowhere" / "x"))
+    assert not (tmp_path / "nowhere").exists()
+
+
 def test_nothing_is_published_unless_asked(settings: Settings, site: Path) -> None:
     assert publish(settings.model_copy(update={"report": Report(directory=str(site))})) == 0
 

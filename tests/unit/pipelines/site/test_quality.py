@@ -136,6 +136,28 @@ def test_a_blocked_batch_stands_first_with_its_cause_and_where_it_is() -> None:
     assert said.index("is blocked since") < said.index("in quarantine")
 
 
+GATE = (
+    Outcome("key.utf8", 0, 60, 0.05, 20, True),
+    Outcome("topic.not_null", 20, 60, 0.05, 20, False),
+    Outcome("topic.not_null", 20, 20, 0.05, 20, False, scope="dlq.orders"),
+    Outcome("row.no_violations", 20, 60, 0.05, 20, False),
+)
+
+
+def test_a_gate_whose_rows_were_accepted_says_so() -> None:
+    said = text_of(page(table(gate=GATE)))
+    assert "Last run passed" in said
+    assert "Its last gate: 2 expectations of 3 failed, and the rows were accepted once." in said
+
+
+def test_what_broke_a_gate_is_listed_once_and_its_message_has_lines() -> None:
+    fresh = replace(FRESH, blocked_since=AT.isoformat(), message="It broke.\nFix it\x1b[1m.")
+    html = page(table(gate=GATE, freshness=fresh, runs=(run(status="broken"),)))
+    assert text_of(html).count("topic.not_null fails in") == 1
+    assert "It broke.\nFix it\\u001b[1m." in html
+    assert "failed, and" not in html
+
+
 def test_what_is_not_green_stands_before_all_others_and_each_table_once() -> None:
     broken = replace(FRESH, blocked_since="2026-03-01T09:00:00+00:00", message="The gate broke: do this.")
     tables = (

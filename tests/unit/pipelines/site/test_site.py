@@ -21,7 +21,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.commands import incidents, query
+from pipelines.commands.findings import findings_of
+from pipelines.commands.incidents import Incident
 from pipelines.errors import UsageError
+from pipelines.incidents.state import state_of
 from pipelines.settings import PrivacyKey, SchemaFile, Settings, load
 from pipelines.settings.payloads import Mask
 from pipelines.settings.runs import Report
@@ -311,6 +314,7 @@ def test_time_alone_writes_no_page_of_a_group_or_topic(settings: Settings, tmp_p
     assert not [path for path in report.write(tmp_path, first) if path.startswith(("groups/", "topics/"))]
     store(settings, "gold.dlq_summary", hour(NOW, 8, **OLD))
     wanted = [addresses.group("old"), addresses.topic("dlq.old"), addresses.topic("dlq.orders")]
+    wanted.append(addresses.group(None))  # a mute of its incident is over
     rewritten = report.write(tmp_path, reading.gather(Warehouse(settings), now=NOW + 30 * HOUR))
     assert sorted(one for one in rewritten if one.startswith(("groups/", "topics/"))) == sorted(wanted)
 
@@ -322,7 +326,7 @@ def test_the_front_stands_in_the_order_of_questions(made: Mapping[str, str]) -> 
     order += ["Payloads and replays", "In quarantine", "The pipeline"]
     assert [words.index(one) for one in order] == sorted(words.index(one) for one in order)
     for part in (
-        "poison pill orders-4@58, 12 times",
+        "poison pill orders:4:58, 12 times",
         "dlq.orders:0:5",
         "afterlog show dlq.orders:0:5",
         "afterlog trace orders:4:58",
@@ -770,18 +774,37 @@ def test_the_front_tells_what_changed_against_the_report_before(settings: Settin
     content = built()
     assert content.news is not None
     said = {change.incident_id: change for change in content.news.changes if change.incident_id}
-    assert said[incident_id(70)].words.startswith("opened: poison pill fresh-4@58")
+    assert said[incident_id(70)].words.startswith("opened: poison pill fresh:4:58")
     assert content.news.since == second.made_at
     assert said[incident_id(70)].is_bad
     assert set(said) >= {incident_id(1)}
     assert built().news == content.news  # until something else changes
     words = Page(written(settings)["index.html"]).words
     assert "What changed last" in words
-    assert "opened: poison pill fresh-4@58" in words
+    assert "opened: poison pill fresh:4:58" in words
     store(settings, "gold.dlq_incidents", ended)
     assert built().news == content.news  # an old incident that is known only now is no news
     (directory / news.FILE).write_text("[")
     assert told(settings).news is None
+
+
+def test_a_finding_that_goes_on_is_not_over_though_its_count_changed(settings: Settings, tmp_path: Path) -> None:
+    def finding(*topics: str) -> dict[str, Any]:
+        quiet = {"last_at": NOW - 9 * HOUR, "pause_seconds": 1_800, "predecessor_id": None}
+        rows = [
+            incident(place, **quiet, dlq_topics=[{"dlq_topic": name, "last_at": 0}])
+            for place, name in enumerate(topics)
+        ]
+        opened = [Incident(row, state_of(row, {}, NOW), NOW) for row in rows]
+        (found,) = findings_of(Warehouse(settings), (), NOW, opened)
+        return found
+
+    news.keep(tmp_path, (), [finding("a", "b", "c")], None, NOW)
+    for topics in (("a", "b", "c"), ("a", "b"), ("a",)):
+        assert news.of_report(tmp_path, (), [finding(*topics)]) is None
+    over = news.of_report(tmp_path, (), [])
+    assert over is not None
+    assert [one.words for one in over.changes] == ["the finding not read on is over"]
 
 
 def test_json_carries_what_the_pages_say(found: Content) -> None:
@@ -796,7 +819,7 @@ def test_json_carries_what_the_pages_say(found: Content) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        pytest.param({}, "poison pill orders-4@58, 12 times", id="poison pill"),
+        pytest.param({}, "poison pill orders:4:58, 12 times", id="poison pill"),
         pytest.param({"verdict": "SYSTEMIC", "offset_share": 0.93}, "systemic, 93 % of offsets", id="systemic"),
         pytest.param({"verdict": "PARTITION_LOCAL"}, "partition local, 100 % in partition 4", id="partition"),
         pytest.param({"verdict": "FLOOD", "offset_share": 0.001}, "flood", id="a share that tells nothing"),
