@@ -166,7 +166,8 @@ def test_dead_letters_that_came_after_later_ones_are_a_finding(spark: SparkSessi
         """An hour of a topic: how many of its 9 records were late, and when its first and last were accepted."""
         begin = at + place * HOUR
         accepted_at = {"first_accepted_at": at + first * HOUR, "last_accepted_at": at + (last or first) * HOUR}
-        return {**accepted(begin, 9, topic), "late_count": late, "last_routed_at": begin, **accepted_at}
+        routed_at = {"first_routed_at": begin + HOUR / 12, "last_routed_at": begin + HOUR / 2}
+        return {**accepted(begin, 9, topic), "late_count": late, **routed_at, **accepted_at}
 
     store(
         settings,
@@ -180,7 +181,7 @@ def test_dead_letters_that_came_after_later_ones_are_a_finding(spark: SparkSessi
     )
     (late,) = findings(spark, settings)
     assert (late["kind"], late["topic"], late["severity"], late["amount"]) == ("LATE_DATA", "dlq.late", "low", 3)
-    assert (late["since"], late["last_at"]) == (at, at + HOUR)
+    assert (late["since"], late["last_at"]) == (at + HOUR / 12, at + 1.5 * HOUR)
     assert late["evidence"].startswith("3 dead letters were accepted more than an hour late, after later ones")
 
 
