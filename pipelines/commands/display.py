@@ -49,7 +49,7 @@ class Display(Watch):
     def __init__(self, doing: str, *, quiet: bool = False, log: bool = False, live: bool | None = None) -> None:
         """Show ``doing`` first; ``live`` tells whether there is a terminal, None means to find out."""
         self.live = on_terminal() if live is None else live
-        self.log = log or not self.live
+        self.log, self._is_all = log or not self.live, log
         self.done: list[StageRun] = []
         self._state = _State(doing, time.monotonic(), quiet=quiet)
         self._said = ""
@@ -104,7 +104,7 @@ class Display(Watch):
         if stage_run.status == "idle":
             return
         if self.log:
-            progress(stage_run)
+            progress(stage_run, is_all=self._is_all)
         else:
             self.done.append(stage_run)
 
@@ -187,8 +187,8 @@ def nothing_new(tables: Sequence[str]) -> str:
     return f"{len(tables):,} tables had nothing new."
 
 
-def progress(stage_run: StageRun) -> None:
-    """Print on standard error, in one line, what a stage did."""
+def progress(stage_run: StageRun, is_all: bool = True) -> None:
+    """Print on standard error what a stage did; unless it ``is_all`` that is printed, in one line."""
     held = f"held {stage_run.held:,}, " if stage_run.held else ""
     counts = (
         f"read {stage_run.read:,}, accepted {stage_run.accepted:,}, quarantined {stage_run.quarantined:,}, "
@@ -198,7 +198,8 @@ def progress(stage_run: StageRun) -> None:
     sentence = MEANINGS.get(stage_run.status) or (counts if stage_run.status == "passed" else stage_run.message)
     if (stage_run.status == "broken" and (stage_run.held or stage_run.refused)) or stage_run.warns:
         sentence = f"{counts}. {stage_run.message}"
-    print(f"{stage_run.table}: {stage_run.status}: {sentence}", file=sys.stderr, flush=True)
+    said = sentence if is_all else (sentence or "").partition("\n")[0]
+    print(f"{stage_run.table}: {stage_run.status}: {said}", file=sys.stderr, flush=True)
 
 
 def engines(done: Sequence[StageRun]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from expectations.contract import contract_of
 from expectations.quality import EXPECTATION_RESULTS, GAPS, STAGE_RUNS
 from expectations.rules import counted
-from expectations.verdict import Outcome
+from expectations.verdict import OF_THE_ROW, Outcome
 from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.run.freshness import Freshness, freshness
 from pipelines.run.newest import Newest, Silence, lasting, moment, of_feeds, silence, source_of
@@ -91,8 +91,12 @@ class Table:
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
-        """The expectations of the last gate that failed, each once: of what a part of the batch failed, only that."""
-        failed = [one for one in self.gate if not one.success]
+        """The expectations of the last gate that failed, each once: of what a part of the batch failed, only that.
+
+        Rows that break a rule also break that of the whole row.
+        """
+        every = [one for one in self.gate if not one.success]
+        failed = [one for one in every if one.code != OF_THE_ROW] or every
         of_parts = {one.code for one in failed if one.scope is not None}
         return tuple(one for one in failed if one.scope is not None or one.code not in of_parts)
 

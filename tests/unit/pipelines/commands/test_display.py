@@ -252,3 +252,18 @@ def test_what_the_jvm_logged_is_kept_where_a_command_fails(tmp_path: Path, monke
     jvm_log.show()
     assert "-Dafterlog.log=stderr" in jvm_log.options(tmp_path)
     assert jvm_log.kept() is None
+
+
+def test_a_message_of_several_lines_is_told_once_to_whoever_reads_both_outputs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    broken = ran("silver.dlq_records", "broken", held=20, message="It broke.\nAccept it.")
+    with display.Display("Looking", quiet=True, live=False) as shown:
+        shown.ended(broken)
+    display.stage_runs([broken, broken])
+    said = capsys.readouterr()
+    assert said.err.endswith("It broke.\n")
+    assert said.out.count("Accept it.") == 1
+    with display.Display("Looking", quiet=True, log=True, live=False) as shown:  # it follows: no table comes
+        shown.ended(broken)
+    assert "Accept it." in capsys.readouterr().err
