@@ -420,14 +420,11 @@ def are_all_counted(episode: Row) -> bool:
 
 
 def keys_of(episode: Row) -> str:
-    """Say how many keys an episode has; if there are many, between which numbers the estimate lies.
-
-    A source record has one key at most.
-    """
+    """Say how many keys an episode has; if there are many, between which numbers the estimate lies."""
     keys = episode["key_count"] or 0
     if episode["is_key_count_exact"]:
         return counted(keys, "key")
-    most = min(episode["keyed_count"] or keys, episode["source_record_count"])
+    most = episode["keyed_count"] or keys
     least = min(_rounded(max(LEAST_KEYS, (1 - ERROR_OF_KEYS) * keys)), most)
     most = min(_rounded((1 + ERROR_OF_KEYS) * keys), most)
     return f"{least:,} to {most:,} keys" if least < most else counted(most, "key")

@@ -134,7 +134,7 @@ def one_pill(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> 
     is_("POISON_PILL", truth, row)
     ((partition, offset),) = truth.placed
     assert truth.unknown == 0
-    assert found["place"] == f"{truth.topic}-{partition}@{offset}"
+    assert found["place"] == f"{truth.topic}:{partition}:{offset}"
     assert number(found["times"]) == len(truth.letters)
     assert ("died" in found) or truth.around[0] is None
 
@@ -493,6 +493,11 @@ def where(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> Non
     assert found["topic"] == truth.topic
     assert number(found["times"]) <= times
     assert found["least"] or number(found["times"]) == times
+
+
+@sentence(r"No header names a source record\.")
+def nowhere(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    assert not truth.placed
 
 
 @sentence(
