@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,7 @@ def test_letters_and_messages_are_told_as_those_of_a_local_warehouse(spark: Spar
 def test_commands_tell_what_they_tell_of_a_local_warehouse_in_a_session_each(settings: Settings) -> None:
     fill(settings)
     store(settings, "gold.dlq_incidents", incident(1))
-    at, ends = "2099-01-01T00:00:00Z", "that is all"
+    at, ends = datetime.now(UTC).isoformat(), "that is all"
     program = f"""
 import contextlib, shlex, sys
 from pipelines.jvm import session
