@@ -6,6 +6,20 @@ from typing import Any
 
 from pipelines.catalog import LAYERS
 
+OF_A_BROKEN_GATE = {
+    "bronze": ("success", 1),
+    "silver": ("failed", 1),
+    "gold": ("success", 1),
+    "reports": ("success", 1),
+    "outcome": ("failed", 1),
+}
+"""The tasks of a run whose gate of silver broke: none is tried again, and those behind it run."""
+
+
+def states(run: dict[str, Any]) -> dict[str, tuple[str, int]]:
+    """The state and the number of tries of each task."""
+    return {task: (found["state"], found["tries"]) for task, found in run["tasks"].items()}
+
 
 def tables(run: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Counts and verdict by table, from the XComs of the layers."""

@@ -19,7 +19,6 @@ from pathlib import Path
 import obstore
 import pytest
 from deltalake import DeltaTable
-from obstore.store import S3Store
 
 from bench.equal_tables import Comparer, Renames, Stored
 from pipelines.commands.generate import generate
@@ -112,15 +111,7 @@ def _settings(cluster: Cluster) -> str:
 
 def _wait_for_the_split(at: Mapping[str, str], running: subprocess.Popen[bytes], said: Path) -> None:
     """Wait until executors write the candidates of the split; it must not be over."""
-    store = S3Store(
-        BUCKET,
-        endpoint=at["AWS_ENDPOINT_URL"],
-        region=at["AWS_REGION"],
-        access_key_id=at["AWS_ACCESS_KEY_ID"],
-        secret_access_key=at["AWS_SECRET_ACCESS_KEY"],
-        virtual_hosted_style_request=False,
-        client_options={"allow_http": True},
-    )
+    store = s3.store(BUCKET, at)
     until = time.monotonic() + MOST_SECONDS
     while not obstore.list(store, f"w/_staged/{SPLIT}").collect():
         assert running.poll() is None, said.read_text()

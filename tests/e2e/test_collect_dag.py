@@ -20,7 +20,7 @@ from pipelines.catalog import LAYERS, stages
 from pipelines.settings import load
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
-from tests.e2e.runs import counts, tables, told_by_assets
+from tests.e2e.runs import counts, states, tables, told_by_assets
 from tests.testing.kafka import KafkaAdmin
 
 TABLES = [stage.table for stage in stages("collect")]
@@ -64,10 +64,6 @@ def places(tmp_path_factory: pytest.TempPathFactory, empty_warehouse: Path) -> d
 @pytest.fixture(scope="module")
 def first(airflow: Airflow, places: dict[str, str]) -> dict[str, Any]:
     return airflow.run("collect", places)
-
-
-def states(run: dict[str, Any]) -> dict[str, tuple[str, int]]:
-    return {task: (found["state"], found["tries"]) for task, found in run["tasks"].items()}
 
 
 def findings(places: dict[str, str]) -> list[dict[str, Any]]:

@@ -142,20 +142,9 @@ def _storm(places: Places) -> None:
 def _holder(places: Places, writers: list[subprocess.Popen[str]]) -> subprocess.Popen[str] | None:
     """Return the writer that has the lease, by what its object says."""
     import obstore
-    from obstore.store import S3Store
 
-    at = places.environment
-    store = S3Store(
-        BUCKET,
-        prefix="w",
-        endpoint=at["AWS_ENDPOINT_URL"],
-        region=at["AWS_REGION"],
-        access_key_id=at["AWS_ACCESS_KEY_ID"],
-        secret_access_key=at["AWS_SECRET_ACCESS_KEY"],
-        virtual_hosted_style_request=False,
-        client_options={"allow_http": True},
-    )
-    state = json.loads(bytes(obstore.get(store, "_afterlog/lease").bytes()))
+    store = s3.store(BUCKET, places.environment)
+    state = json.loads(bytes(obstore.get(store, "w/_afterlog/lease").bytes()))
     pid = (state["holder"] or {}).get("pid")
     return next((writer for writer in writers if writer.pid == pid and writer.poll() is None), None)
 

@@ -12,7 +12,7 @@ import pytest
 from local.demo import Airflow, delta_log
 from pipelines.catalog import LAYERS, stages
 from pipelines.settings import ROOT
-from tests.e2e.runs import counts, tables, told_by_assets
+from tests.e2e.runs import counts, states, tables, told_by_assets
 
 TABLES = [stage.table for stage in stages("topology")]
 
@@ -95,7 +95,7 @@ def broken(airflow: Airflow, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 @pytest.mark.thorough
 def test_broken_gates_fail_the_run_and_what_does_not_depend_on_them_is_refreshed(broken: dict[str, Any]) -> None:
     assert broken["state"] == "failed"
-    assert {task: (found["state"], found["tries"]) for task, found in broken["tasks"].items()} == {
+    assert states(broken) == {
         "bronze": ("success", 1),
         "silver": ("failed", 1),
         "gold": ("success", 1),

@@ -7,7 +7,11 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
 
 _PROGRAM = """
 from moto.server import DomainDispatcherApplication, create_backend_app
@@ -54,6 +58,21 @@ def change_after_a_look(endpoint: str, part: str) -> None:
     """Let the server add a space to the next object whose path has a part, when its size has been asked for."""
     with urllib.request.urlopen(f"{endpoint}/change?{part}", timeout=60):
         pass
+
+
+def store(bucket: str, variables: Mapping[str, str]) -> S3Store:
+    """Return a bucket of the server that variables name."""
+    from obstore.store import S3Store
+
+    return S3Store(
+        bucket,
+        endpoint=variables["AWS_ENDPOINT_URL"],
+        region=variables["AWS_REGION"],
+        access_key_id=variables["AWS_ACCESS_KEY_ID"],
+        secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
+        virtual_hosted_style_request=False,
+        client_options={"allow_http": True},
+    )
 
 
 @contextlib.contextmanager
