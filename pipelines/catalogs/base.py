@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from expectations.text import visible
 from pipelines.catalogs.described import Described
+
+ITSELF = "the comment"
+"""What stands for a table's own comment among its columns."""
+
+
+def differing(here: Mapping[str, object], there: Mapping[str, object]) -> str:
+    """Name what differs between a table's parts and those of its entry, or say that their order does; "" if nothing."""
+    changed = [name for name in {**here, **there} if here.get(name) != there.get(name)]
+    if not changed and list(here) != list(there):
+        changed = ["the order of columns"]
+    return ", ".join(map(visible, changed))
 
 
 @dataclass(frozen=True)

@@ -104,15 +104,17 @@ def on_hadoop(root: str, table: str) -> str:
 
 
 def on_stores(root: str, table: str) -> str:
-    """Return a table's location for tools without Hadoop: a path, or a URI with the scheme that the store's owner uses.
+    """Return a table's location for tools without Hadoop, below that of its warehouse."""
+    return f"{root_on_stores(root)}/{Warehouse.place(table)}"
 
-    ``s3a`` is Hadoop's name of ``s3``, and ``abfs`` is ``abfss`` without encryption.
-    """
+
+def root_on_stores(root: str) -> str:
+    """Return a warehouse's location for tools without Hadoop: a path, or a URI with the scheme of the store's owner."""
     directory = _directory(root)
     if directory is not None:
-        return f"{directory}/{Warehouse.place(table)}"
+        return directory
     scheme, _, rest = _printable(root).partition("://")
-    return f"{ {'s3a': 's3', 'abfs': 'abfss'}.get(scheme.lower(), scheme.lower()) }://{rest}/{Warehouse.place(table)}"
+    return f"{_of_owner(scheme)}://{rest}"
 
 
 def as_uri(root: str, table: str) -> str:
@@ -123,7 +125,7 @@ def as_uri(root: str, table: str) -> str:
 
 def refuse_other_stores(root: str, schemes: Iterable[str], tool: str) -> None:
     """Raise UsageError if a tool reads no store like that of a warehouse."""
-    if (scheme_of(on_stores(root, "gold.x")) or "file") not in schemes:
+    if (scheme_of(root_on_stores(root)) or "file") not in schemes:
         known = {"s3": "S3", "gs": "Google Cloud Storage", "abfss": "Azure", "hdfs": "HDFS", "file": "a directory"}
         raise UsageError(
             f"{tool} does not read {_printable(root)}: name a warehouse on "
@@ -142,7 +144,12 @@ def _canonical(location: str) -> str:
         return location.rstrip("/")
     if scheme.lower() == "file":
         return "/" + rest.lstrip("/")
-    return f"{ {'s3a': 's3', 's3n': 's3', 'abfs': 'abfss'}.get(scheme.lower(), scheme.lower()) }:{rest}"
+    return f"{_of_owner(scheme)}:{rest}"
+
+
+def _of_owner(scheme: str) -> str:
+    """Return the scheme that a store's owner uses: s3a and s3n are Hadoop's names, abfs is abfss without encryption."""
+    return {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}.get(scheme.lower(), scheme.lower())
 
 
 def _directory(root: str) -> str | None:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from expectations.text import visible
-from pipelines.catalogs.base import Entry
+from pipelines.catalogs.base import ITSELF, Entry, differing
 from pipelines.catalogs.described import Described, on_stores, refuse_other_stores
 from pipelines.catalogs.statements import Names
 from pipelines.errors import AfterlogError, EnvironmentLacking
@@ -67,17 +67,15 @@ class Glue:
         if not is_delta or found.get("TableType") != "EXTERNAL_TABLE":
             return Entry(None)
         wanted = self._input(table)
-        changed = []
-        if found.get("Description", "") != wanted["Description"]:
-            changed.append("the comment")
-        there = {one["Name"]: (one.get("Type"), one.get("Comment", "")) for one in storage.get("Columns", ())}
-        here = {one["Name"]: (one["Type"], one["Comment"]) for one in wanted["StorageDescriptor"]["Columns"]}
-        changed += [name for name in {**here, **there} if here.get(name) != there.get(name)]
-        if not changed and list(here) != list(there):
-            changed.append("the order of columns")
-        if any(properties.get(name) != value for name, value in PROPERTIES.items()):
-            changed.append("its properties")
-        return Entry(storage.get("Location", ""), ", ".join(map(visible, changed)))
+        there = {ITSELF: found.get("Description", "")} | {
+            one["Name"]: (one.get("Type"), one.get("Comment", "")) for one in storage.get("Columns", ())
+        }
+        here = {ITSELF: wanted["Description"]} | {
+            one["Name"]: (one["Type"], one["Comment"]) for one in wanted["StorageDescriptor"]["Columns"]
+        }
+        is_told = all(properties.get(name) == value for name, value in PROPERTIES.items())
+        differs = [differing(here, there), "" if is_told else "its properties"]
+        return Entry(storage.get("Location", ""), ", ".join(filter(None, differs)))
 
     def prepare(self, layers: list[str]) -> None:
         """Create the databases that are missing."""

@@ -15,11 +15,11 @@ What each tool takes is in its documentation:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from expectations import literals
-from pipelines.catalogs.described import Described, on_hadoop, on_stores, refuse_other_stores
+from pipelines.catalogs.described import Described, on_hadoop, on_stores, refuse_other_stores, root_on_stores
 from pipelines.errors import UsageError
 from pipelines.settings import s3
 
@@ -70,7 +70,7 @@ def after(tool: str, root: str) -> str | None:
             )
         case "trino":
             return "Trino needs delta.register-table-procedure.enabled=true in the properties of the catalog."
-        case "duckdb" if (scheme := on_stores(root, "gold.x").partition("://")[0]) in _SECRETS:
+        case "duckdb" if (scheme := root_on_stores(root).partition("://")[0]) in _SECRETS:
             return f"DuckDB needs a secret for the store, such as CREATE SECRET (TYPE {_SECRETS[scheme]})."
         case "databricks":
             return "Databricks needs the catalog, and an external location that holds the warehouse."
@@ -83,9 +83,12 @@ def _layers(tables: Iterable[Described]) -> list[str]:
 
 def spark_names(names: Names, table: Described) -> str:
     """Return a table's name for Spark."""
-    return ".".join(
-        literals.spark_name(one) for one in (names.catalog, names.schema(table.layer), table.short) if one is not None
-    )
+    return _joined(literals.spark_name, names.catalog, names.schema(table.layer), table.short)
+
+
+def _joined(quoted: Callable[[str], str], *parts: str | None) -> str:
+    """Return a name of several parts, each quoted, without those that are None."""
+    return ".".join(quoted(one) for one in parts if one is not None)
 
 
 def spark_table(root: str, names: Names, table: Described) -> str:
@@ -95,16 +98,14 @@ def spark_table(root: str, names: Names, table: Described) -> str:
 
 def _spark(root: str, tables: Sequence[Described], names: Names) -> Iterator[str]:
     for layer in _layers(tables):
-        schema = ".".join(literals.spark_name(one) for one in (names.catalog, names.schema(layer)) if one is not None)
-        yield f"CREATE SCHEMA IF NOT EXISTS {schema};"
+        yield f"CREATE SCHEMA IF NOT EXISTS {_joined(literals.spark_name, names.catalog, names.schema(layer))};"
     for table in tables:
         yield f"CREATE {spark_table(root, names, table).replace('TABLE', 'TABLE IF NOT EXISTS', 1)};"
 
 
 def _databricks(root: str, tables: Sequence[Described], names: Names) -> Iterator[str]:
     refuse_other_stores(root, CLOUDS, "Databricks")
-    store, _, _ = on_stores(root, "gold.x").rpartition("/gold/")
-    return _spark(store, tables, names)
+    return _spark(root_on_stores(root), tables, names)
 
 
 def _trino(root: str, tables: Sequence[Described], names: Names) -> Iterator[str]:
@@ -128,11 +129,9 @@ def _duckdb(root: str, tables: Sequence[Described], names: Names) -> Iterator[st
     yield "INSTALL delta;"
     yield "LOAD delta;"
     for layer in _layers(tables):
-        schema = ".".join(literals.name(one) for one in (names.catalog, names.schema(layer)) if one is not None)
-        yield f"CREATE SCHEMA IF NOT EXISTS {schema};"
+        yield f"CREATE SCHEMA IF NOT EXISTS {_joined(literals.name, names.catalog, names.schema(layer))};"
     for table in tables:
-        parts = (names.catalog, names.schema(table.layer), table.short)
-        view = ".".join(literals.name(one) for one in parts if one is not None)
+        view = _joined(literals.name, names.catalog, names.schema(table.layer), table.short)
         # A view keeps the columns that it had, so a table with a new column needs it to be replaced.
         location = literals.text(on_stores(root, table.name))
         yield f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM delta_scan({location});"
@@ -176,7 +175,7 @@ def _snowflake_text(value: str) -> str:
 
 def _base_url(root: str) -> str:
     """Return a warehouse as Snowflake's external volumes name it."""
-    scheme, _, rest = on_stores(root, "gold.x").rpartition("/gold/")[0].partition("://")
+    scheme, _, rest = root_on_stores(root).partition("://")
     if scheme == "abfss":
         container, _, place = rest.partition("@")
         host, _, path = place.partition("/")
@@ -188,7 +187,7 @@ def _fabric(root: str, tables: Sequence[Described], names: Names, connection: st
     refuse_other_stores(root, CLOUDS, "Fabric")
     if connection is None:
         raise UsageError("Fabric reads a warehouse through one of its connections: give its id with --connection.")
-    scheme, _, rest = on_stores(root, "gold.x").rpartition("/gold/")[0].partition("://")
+    scheme, _, rest = root_on_stores(root).partition("://")
     bucket, _, path = rest.partition("/")
     match scheme:
         case "s3":

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from expectations.text import visible
-from pipelines.catalogs.base import Entry
+from pipelines.catalogs.base import ITSELF, Entry, differing
 from pipelines.catalogs.described import Described, Field, as_uri, on_stores, refuse_other_stores
 from pipelines.catalogs.statements import CLOUDS, Names
 from pipelines.errors import EnvironmentLacking, UsageError
@@ -21,7 +21,6 @@ _API = "api/2.1/unity-catalog"
 _SECONDS = 30
 _MOST = 200  # characters of a server's answer that a message repeats
 _UNLIKE = {"integer": "INT", "void": "NULL"}  # others are called as in the log, in capitals
-_ITSELF = "the comment"  # of the table, among its columns
 
 
 @dataclass(frozen=True)
@@ -60,15 +59,12 @@ class Unity:
             return None
         if found.get("table_type") != "EXTERNAL" or found.get("data_source_format") != "DELTA":
             return Entry(None)
-        there = {_ITSELF: found.get("comment") or ""} | {
+        there = {ITSELF: found.get("comment") or ""} | {
             one["name"]: (one.get("type_text"), one.get("comment") or "")
             for one in sorted(found.get("columns") or (), key=lambda one: one.get("position") or 0)
         }
-        here = {_ITSELF: table.comment} | {one.name: (one.sql_type, one.comment) for one in table.fields}
-        changed = [name for name in {**here, **there} if here.get(name) != there.get(name)]
-        if not changed and list(here) != list(there):
-            changed = ["the order of columns"]
-        return Entry(_decoded(found.get("storage_location") or ""), ", ".join(map(visible, changed)))
+        here = {ITSELF: table.comment} | {one.name: (one.sql_type, one.comment) for one in table.fields}
+        return Entry(_decoded(found.get("storage_location") or ""), differing(here, there))
 
     def prepare(self, layers: list[str]) -> None:
         """Create the catalog and the schemas that are missing."""

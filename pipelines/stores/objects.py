@@ -68,7 +68,7 @@ class Objects(Store):
 
         self.checked()
         asked(self.root, lambda: obstore.put(connection.opened(self.root), name, content))
-        (_contents.get() or {}).pop((self.root, name), None)
+        self._forget_content(name)
 
     def versioned(self, name: str) -> Versioned | None:
         """Return an object with what tells it from later ones at its place; None if there is no such object."""
@@ -93,7 +93,7 @@ class Objects(Store):
                 return connection.version_of(obstore.put(opened, name, content, mode=mode, use_multipart=False))
             return None
 
-        (_contents.get() or {}).pop((self.root, name), None)
+        self._forget_content(name)
         return asked(self.root, put)
 
     def remove(self, name: str) -> None:
@@ -105,7 +105,7 @@ class Objects(Store):
                 obstore.delete(connection.opened(self.root), name)
 
         asked(self.root, delete)
-        (_contents.get() or {}).pop((self.root, name), None)
+        self._forget_content(name)
 
     def files(self, directory: str) -> list[File]:
         """Return the objects directly below a prefix, by name."""
@@ -144,6 +144,11 @@ class Objects(Store):
         for lists in (_logs.get(), _lists.get()):
             if lists is not None:
                 lists.pop((self.root, log), None)
+
+    def _forget_content(self, name: str) -> None:
+        """Read a file again, as this process writes or removes it."""
+        if (contents := _contents.get()) is not None:
+            contents.pop((self.root, name), None)
 
     def _listed(self, directory: str) -> ListResult[Sequence[ObjectMeta]]:
         import obstore

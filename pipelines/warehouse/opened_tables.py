@@ -33,12 +33,10 @@ def once(store: Store, place: str, version: int | None, opening: Callable[[], De
     """Return what ``opening`` returns for a version (None: the latest); call it once for each state of the log."""
     location, log = store.for_deltalake(place), store.fingerprint(f"{place}/_delta_log")
     with _lock:
-        kept = _kept.pop(location, None)
+        kept = _kept.get(location)
         if kept is None or kept.log != log:
             kept = _Kept(log)
-        _kept[location] = kept
-        if len(_kept) > MOST_TABLES:
-            del _kept[next(iter(_kept))]
+        _keep(location, kept)
         latest = kept.versions.get(None)
         found = latest if latest is not None and latest.version() == version else kept.versions.get(version)
     if found is None:
@@ -60,5 +58,12 @@ def committed(store: Store, place: str, opened: DeltaTable) -> None:
     found = store.fingerprint(log)
     if f"{opened.version():020}.json" in found:
         with _lock:
-            _kept.pop(store.for_deltalake(place), None)
-            _kept[store.for_deltalake(place)] = _Kept(found, {None: opened})
+            _keep(store.for_deltalake(place), _Kept(found, {None: opened}))
+
+
+def _keep(location: str, kept: _Kept) -> None:
+    """Keep a table as the last used one; the lock is held."""
+    _kept.pop(location, None)
+    _kept[location] = kept
+    if len(_kept) > MOST_TABLES:
+        del _kept[next(iter(_kept))]
