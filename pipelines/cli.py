@@ -33,7 +33,7 @@ from pipelines.run import interrupt
 from pipelines.settings import Settings, load
 from pipelines.stage import Ask, Land, Stage, Summarise
 from pipelines.stores import lock
-from pipelines.text import hint, near, some
+from pipelines.text import first_names, hint, near
 from pipelines.warehouse import alert_log
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
@@ -1188,7 +1188,7 @@ def _summarised(table: str) -> Summarise:
     if not isinstance(stage, Summarise):
         raise UsageError(
             f"{table} is not computed from other tables: its rows are what landed, each as it was judged when it came, "
-            f"and there is no other copy of that judgement; tables that can be computed again: {some(tables)}."
+            f"and there is no other copy of that judgement; tables that can be computed again: {first_names(tables)}."
         )
     return stage
 

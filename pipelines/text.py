@@ -88,13 +88,13 @@ def close(name: str, known: Iterable[str]) -> list[str]:
 
 def near(name: str, known: Sequence[str]) -> str:
     """Return the end of a message on a table that there is not: the tables that may be meant, or else some of all."""
-    return hint(name, known) or f" There are {some(known)}."
+    return hint(name, known) or f" There are {first_names(known)}."
 
 
-def some(names: Sequence[str]) -> str:
-    """Return the first few names, and how many more there are."""
-    more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
-    return f"{', '.join(names[:MOST_LISTED])}{more}"
+def first_names(names: Sequence[str], most: int = MOST_LISTED) -> str:
+    """Return the first names, ``most`` of them, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def hint(name: str, known: Iterable[str]) -> str:

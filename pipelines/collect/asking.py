@@ -20,6 +20,7 @@ from pipelines.kafka.cluster import admin_client
 from pipelines.kafka.errors import MOST_NAMES, as_sentence, kinds
 from pipelines.kafka.properties import properties
 from pipelines.settings import Settings
+from pipelines.text import first_names
 
 CLUSTER, BROKER, TOPIC, GROUP = "cluster", "broker", "topic", "group"
 PRESENT, MISSING, UNKNOWN = "present", "missing", "unknown"
@@ -388,6 +389,5 @@ def _batches(names: Iterable[str]) -> Iterator[list[str]]:
 def _remark(operation: str, names: list[str]) -> str:
     """Say which right is missing."""
     known = sorted({repr(name) for name in names if name})
-    more = f" and {len(known) - MOST_NAMES:,} more" if len(known) > MOST_NAMES else ""
-    which = f" {', '.join(known[:MOST_NAMES])}{more}" if known else ""
+    which = f" {first_names(known, MOST_NAMES)}" if known else ""
     return f"Afterlog lacks the right {operation}{which}: what only this right tells stays unknown."

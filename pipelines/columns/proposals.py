@@ -21,6 +21,7 @@ from pipelines.columns.unknown_headers import MOST_NAMES, MOST_OF_A_PROFILE, quo
 from pipelines.columns.writers import Letter, Meaning, Writer, meanings, values_of, writers_of
 from pipelines.settings.feeds import Dlq
 from pipelines.settings.profiles import MAX_PROFILES, Newest, OwnProfile
+from pipelines.text import first_names
 
 ERRORS = ("error_message", "exception_class", "exception_cause_class", "exception_stacktrace", "delivery_count")
 LEAST_DISTINCT = 3  # values, before one header that says nothing can be an offset
@@ -347,9 +348,8 @@ class _Draft:
         left = [name for name in self.values if name not in taken and not header_words.is_nobodys(name)]
         left.sort(key=lambda name: (header_words.strange(name).isdisjoint(self.family), -self.counts[name], name))
         if left:
-            shown = ", ".join(f"{quoted(name)} ({self.values[name].kind})" for name in left[:MOST_NAMES])
-            more = f" and {len(left) - MOST_NAMES:,} more" if len(left) > MOST_NAMES else ""
-            lines.append(f"# Not placed: {shown}{more}.")
+            shown = [f"{quoted(name)} ({self.values[name].kind})" for name in left]
+            lines.append(f"# Not placed: {first_names(shown, MOST_NAMES)}.")
         if lacking := [known for known in ORIGIN if known not in fields]:
             lines.append(f"# No header shows {', '.join(lacking)}.")
         return "\n".join(lines)

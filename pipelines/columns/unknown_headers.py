@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from expectations.rules import counted
 from expectations.text import visible
+from pipelines.text import first_names
 
 OF_NO_PROFILE = "that no profile reads"
 MOST_NAMES = 10
@@ -24,10 +25,8 @@ def sentence(counts: Counts, rows: int, of: str = OF_NO_PROFILE) -> str:
     having = f"The {rows:,} rows {of} have" if rows != 1 else f"The row {of} has"
     if not counts:
         return f"{having} no headers."
-    names = sorted(counts, key=lambda name: (-counts[name], name))
-    shown = ", ".join(f"{_shown(name)} ({counts[name]:,})" for name in names[:MOST_NAMES])
-    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-    return f"{having} headers named {shown}{more}."
+    shown = [f"{_shown(name)} ({counts[name]:,})" for name in sorted(counts, key=lambda name: (-counts[name], name))]
+    return f"{having} headers named {first_names(shown, MOST_NAMES)}."
 
 
 def nearest(counts: Mapping[tuple[str, tuple[str, ...]], int]) -> str:

@@ -49,7 +49,7 @@ from pipelines.steps.land import unread, waiting
 from pipelines.steps.modules import listing
 from pipelines.stores import lock, places
 from pipelines.stores.base import STATE
-from pipelines.text import files_of, size_of
+from pipelines.text import files_of, first_names, size_of
 from pipelines.warehouse import delta_log, jvmless, progress, quality
 from pipelines.warehouse.progress import Progress
 from pipelines.warehouse.tables import Warehouse
@@ -719,9 +719,7 @@ def _unreadable(warehouse: Warehouse, stage: Split, rules: Mapping[str, int]) ->
 def _most(counts: Counter[str]) -> str:
     """Return the greatest counts in words."""
     named = sorted(counts.items(), key=lambda entry: (-entry[1], str(entry[0])))
-    more = len(named) - MOST_NAMED
-    words = ", ".join(f"{name} {count:,}" for name, count in named[:MOST_NAMED])
-    return f"{words} and {more:,} more" if more > 0 else words
+    return first_names([f"{name} {count:,}" for name, count in named], MOST_NAMED)
 
 
 def _damaged_files(warehouse: Warehouse) -> Iterator[Check]:

@@ -19,7 +19,7 @@ from pipelines.incidents.state import State
 from pipelines.run.newest import Newest, Silence
 from pipelines.settings import QUESTIONS
 from pipelines.steps import held, scopes
-from pipelines.text import iso
+from pipelines.text import first_names, iso
 from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.tables import Warehouse
 
@@ -202,8 +202,7 @@ def _subject(warehouse: Warehouse, one: Finding) -> str:
     table, column, where = NAMELESS[one["kind"]]
     rows = _rows(warehouse, table, f'SELECT DISTINCT "{column}" AS name FROM rows WHERE {where}')
     found = sorted({row["name"] for row in rows if row["name"] is not None})
-    more = f" and {len(found) - MOST_SUBJECTS:,} more" if len(found) > MOST_SUBJECTS else ""
-    return f"{', '.join(found[:MOST_SUBJECTS])}{more}" or UNKNOWN
+    return first_names(found, MOST_SUBJECTS) or UNKNOWN
 
 
 def _rows(warehouse: Warehouse, table: str, text: str) -> list[dict[str, Any]]:
@@ -245,7 +244,6 @@ def _not_read_on(opened: Iterable[Opened]) -> list[dict[str, Any]]:
     if not quiet:
         return []
     topics = sorted({topic for one in quiet.values() for topic in one.unread_topics})
-    more = f" and {len(topics) - MOST_SUBJECTS:,} more" if len(topics) > MOST_SUBJECTS else ""
     return [
         {
             "kind": NOT_READ_ON,
@@ -256,7 +254,7 @@ def _not_read_on(opened: Iterable[Opened]) -> list[dict[str, Any]]:
             "since": min(one.row["last_at"] for one in quiet.values()),
             "last_at": max(one.row["last_at"] for one in quiet.values()),
             "amount": len(quiet),
-            "evidence": f"nothing tells that {', '.join(topics[:MOST_SUBJECTS])}{more} "
+            "evidence": f"nothing tells that {first_names(topics, MOST_SUBJECTS)} "
             f"{'was' if len(topics) == 1 else 'were'} read on after {counted(len(quiet), 'quiet incident')} (of landed "
             "files only the last record is known)",
             "remedy": "afterlog run",

@@ -17,7 +17,7 @@ from pipelines.commands.query import LAYERS, PRESENT
 from pipelines.commands.query import TABLES as STAGED
 from pipelines.errors import UsageError
 from pipelines.settings import located, s3
-from pipelines.text import hint
+from pipelines.text import first_names, hint
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def register(
     updated = [one for one in done if one.status == "updated"]
     if updated and catalog.replaces and not recreate and not dry_run:
         raise UsageError(
-            f"{catalog.words} changes no table, and {_named([one.table for one in updated])} "
+            f"{catalog.words} changes no table, and {first_names([one.table for one in updated], MOST_NAMED)} "
             f"{'differs' if len(updated) == 1 else 'differ'} ({updated[0].was}): --recreate drops and creates such "
             "entries again, without what was granted on them; files stay."
         )
@@ -139,18 +139,14 @@ def _standing(catalog: Catalog, table: Described, entry: Entry | None, root: str
 
 def _refused(catalog: Catalog, strangers: Sequence[tuple[Described, Entry]]) -> UsageError:
     _, entry = strangers[0]
+    names = first_names([table.name for table, _ in strangers], MOST_NAMED)
     where = f"at {visible(entry.location)}" if entry.location else "no Delta table at a place of its own"
     several = len(strangers) > 1
     return UsageError(
-        f"{catalog.words} has other tables under the names {_named([table.name for table, _ in strangers])} "
+        f"{catalog.words} has other tables under the names {names} "
         f"({'the first is ' if several else ''}{where}): give our schemas other names with --prefix or, if this "
         "warehouse moved, name its old place with --moved-from; nothing was changed."
     )
-
-
-def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:MOST_NAMED])
-    return f"{shown} and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else shown
 
 
 def in_words(done: Sequence[Registered], dry_run: bool) -> str:

@@ -17,7 +17,7 @@ from pipelines.errors import UsageError
 from pipelines.payloads import FRAME, MAGIC, Masked, Part, Payload, as_json
 from pipelines.privacy import Masks
 from pipelines.steps.collapse import CONFLICT
-from pipelines.text import elided, hint
+from pipelines.text import elided, first_names, hint
 from pipelines.warehouse.jvmless import query, rows
 from pipelines.warehouse.tables import Warehouse
 
@@ -388,10 +388,9 @@ def _nothing(warehouse: Warehouse, place: Place, form: str) -> Answer:
     letters = _letters_of(warehouse, place)
     message = f"No dead letter is known at {place} in cluster '{visible(warehouse.cluster)}'."
     if letters:
-        named = ", ".join(map(str, letters[:MOST_NAMED]))
-        more = f" and {len(letters) - MOST_NAMED:,} more" if len(letters) > MOST_NAMED else ""
+        named = first_names([*map(str, letters)], MOST_NAMED)
         many = "dead letter is" if len(letters) == 1 else "dead letters are"
-        message += f" It is the place of a source record, whose {many} {named}{more}."
+        message += f" It is the place of a source record, whose {many} {named}."
     else:
         message += _meant(warehouse, place)
     if form == "json":

@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import Any
 
 from expectations.text import visible
+from pipelines.text import first_names
 from pipelines.topology import drawing
 from pipelines.topology.model import PROCESSOR, SINK, SOURCE, Node, Subtopology, Topology
 
@@ -376,6 +377,5 @@ def _through(nodes: Sequence[Node], topic: str, direction: str) -> _Followed:
     return _Followed(tuple(reached), tuple(sorted(stores)), tuple(sorted(topics)), unknown)
 
 
-def _named(groups: Sequence[str], most: int = 3) -> str:
-    shown = ", ".join(map(visible, groups[:most]))
-    return f"{shown} and {len(groups) - most:,} more" if len(groups) > most else shown
+def _named(groups: Sequence[str]) -> str:
+    return first_names([*map(visible, groups)], 3)

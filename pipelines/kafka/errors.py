@@ -13,6 +13,7 @@ from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.kafka import listeners
 from pipelines.kafka.records import GROUP_PREFIX
 from pipelines.settings import Kafka
+from pipelines.text import first_names
 
 MOST_NAMES = 5
 
@@ -171,6 +172,4 @@ def as_sentence(kafka: Kafka) -> Iterator[None]:
 
 def named(names: Sequence[str]) -> str:
     """Return "topic a", or "topics a, b and 3 more" with at most MOST_NAMES names."""
-    more = len(names) - MOST_NAMES
-    shown = ", ".join(names[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
-    return f"topic{'' if len(names) == 1 else 's'} {shown}"
+    return f"topic{'' if len(names) == 1 else 's'} {first_names(names, MOST_NAMES)}"

@@ -17,7 +17,7 @@ from pipelines.commands.readers import Readers, readers_of
 from pipelines.errors import UsageError
 from pipelines.replay.planning import Draft
 from pipelines.run.newest import lasting
-from pipelines.text import iso
+from pipelines.text import first_names, iso
 from pipelines.warehouse.tables import Warehouse
 
 MOST_SAID = 5
@@ -63,9 +63,9 @@ class Before:
                 if name not in self.owners.get(topic, ())
             ]
             if others:
-                named = ", ".join(others[:MOST_SAID])
-                named += f" and {len(others) - MOST_SAID:,} more" if len(others) > MOST_SAID else ""
-                lines.append(f"{visible(topic)} is also read by {named}: these get the records again.")
+                lines.append(
+                    f"{visible(topic)} is also read by {first_names(others, MOST_SAID)}: these get the records again."
+                )
             else:
                 lines.append(
                     f"{visible(topic)} has no other reader that topologies, dead letters or `afterlog collect` tell of."

@@ -20,7 +20,7 @@ from pipelines.replay.model import PREFIX
 from pipelines.replay.planning import Draft, Entry
 from pipelines.replay.rules import Action, Rule
 from pipelines.run.newest import lasting
-from pipelines.text import iso
+from pipelines.text import first_names, iso
 
 MOST_FLOWS = 10
 MOST_OTHERS = 3
@@ -248,9 +248,7 @@ def explained(
     if candidate.row["payload_copied"] is False:
         lines.append("  Its payload was never copied: a plan takes it from the original topic, if that still has it.")
     if others:
-        named = ", ".join(map(visible, others[:MOST_OTHERS])) + (
-            f" and {len(others) - MOST_OTHERS:,} more" if len(others) > MOST_OTHERS else ""
-        )
+        named = first_names([*map(visible, others)], MOST_OTHERS)
         lines.append(f"  Of its source record {counted(len(others), 'other dead letter')} landed: {named}.")
     if entry.reasons:
         lines += [f"  Not eligible, {reason}: {REASONS[reason]}." for reason in entry.reasons]

@@ -29,6 +29,7 @@ from pipelines.steps.scopes import History
 from pipelines.steps.summarise import refreshed
 from pipelines.steps.unreadable import Unreadable
 from pipelines.steps.watch import NOBODY, Watch
+from pipelines.text import first_names
 from pipelines.warehouse import actions, change_feed, progress, quality
 from pipelines.warehouse.progress import Batch, Held, Progress, Reading
 from pipelines.warehouse.quality import StageRun
@@ -629,9 +630,7 @@ def _told(stage: Split, known: Progress, said: dict[str, Any]) -> str | None:
         sentence, end, lines = (held.message(stage.table, replace(known, held=now)) or "").partition("\n")
         lines = f"{end}{lines}"
     elif said["accepted"]:
-        names = said["accepted"]
-        more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-        sentence = f"accepted once: {', '.join(map(visible, names[:MOST_NAMED]))}{more}"
+        sentence = f"accepted once: {first_names([*map(visible, said['accepted'])], MOST_NAMED)}"
     unread = said.get("unreadable")
     if sentence and unread:
         sentence = f"{sentence.rstrip('.')}. {unread}"

@@ -68,6 +68,7 @@ from pipelines.site.content import (
 from pipelines.site.findings import sentence
 from pipelines.site.places import DeadLetters, dead_letters
 from pipelines.site.quality import Feed, Pipeline
+from pipelines.text import first_names
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
@@ -191,7 +192,7 @@ def _light(
     for table in pipeline.tables:
         if table.state == "blocked":
             scopes = table.freshness.held_scopes
-            of = f" of {_listed(scopes)}" if scopes else ""
+            of = f" of {first_names([*map(visible, scopes)], 3)}" if scopes else ""
             red.append(
                 f"{table.name} holds rows{of} since {moment(table.blocked_since)}." if table.blocked_since else ""
             )
@@ -220,11 +221,6 @@ def _light(
             "grey", "Nothing is known yet: no dead letter has landed.", (*(f"dlq: {one}." for one in how), *amber)
         )
     return Light("amber" if amber else "green", front, tuple(amber))
-
-
-def _listed(names: Sequence[str], most: int = 3) -> str:
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(map(visible, names[:most])) + more
 
 
 def _timeline(

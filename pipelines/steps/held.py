@@ -21,7 +21,7 @@ from pipelines.stage import Split, Stage
 from pipelines.steps.modules import split_module
 from pipelines.steps.scopes import can_be_of_a_file, file_scope, is_misplaced, is_of, scope_of
 from pipelines.steps.split import SplitBatch, contract_under
-from pipelines.text import hint, near
+from pipelines.text import first_names, hint, near
 from pipelines.warehouse import change_feed, jvmless, progress
 from pipelines.warehouse.change_feed import Changes
 from pipelines.warehouse.progress import Batch, Held, Progress
@@ -321,15 +321,13 @@ def message(table: str, known: Progress) -> str | None:
     if len(known.held) == 1:
         ((name, one),) = known.held.items()
         return f"{rows_held(one.rows, visible(name))} since {_moment(one.since)}. {one.message}"
-    first = [
-        f"{visible(name)} ({counted(one.rows, 'row')} since {_moment(one.since)})"
-        for name, one in list(known.held.items())[:MOST_NAMED]
+    scopes = [
+        f"{visible(name)} ({counted(one.rows, 'row')} since {_moment(one.since)})" for name, one in known.held.items()
     ]
-    more = f" and {len(known.held) - MOST_NAMED:,} more" if len(known.held) > MOST_NAMED else ""
     rows = sum(one.rows for one in known.held.values())
     name, one = next(iter(known.held.items()))
     return (
-        f"{rows_held(rows, counted(len(known.held), 'scope'))}: {', '.join(first)}{more}. "
+        f"{rows_held(rows, counted(len(known.held), 'scope'))}: {first_names(scopes, MOST_NAMED)}. "
         f"`{way_on(table, WHOLE)}` accepts all of them once. The first: {one.message}"
     )
 

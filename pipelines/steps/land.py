@@ -25,7 +25,7 @@ from pipelines.sources.logs import files as log_files
 from pipelines.stage import Land
 from pipelines.steps.modules import land_module, listing, reader_module
 from pipelines.steps.watch import NOBODY, Watch
-from pipelines.text import files_of
+from pipelines.text import files_of, first_names
 from pipelines.warehouse import few_rows, jvmless, progress, quality
 from pipelines.warehouse.progress import Progress
 from pipelines.warehouse.quality import StageRun
@@ -130,8 +130,7 @@ def land(warehouse: Warehouse, stage: Land, run_id: str, started_at: datetime, w
 def _listed(counts: Counter[str]) -> str:
     """Return counts in words, greatest first."""
     most = [f"{name} {times:,}" for name, times in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
-    more = len(most) - MOST_SKIPPED
-    return ", ".join(most[:MOST_SKIPPED]) + (f" and {more:,} more" if more > 0 else "")
+    return first_names(most, MOST_SKIPPED)
 
 
 def _topic_progress(settings: Settings, known: Progress | None) -> TopicProgress:
