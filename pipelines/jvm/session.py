@@ -73,6 +73,8 @@ LONG_LIVED = {
 
 log = logging.getLogger("afterlog")
 
+STANDARD_ERROR = 2  # its file descriptor
+
 BEHIND = "SPARK_DIST_CLASSPATH"  # what Spark's launcher puts behind all other jars
 
 # Names that PySpark looks up in the JVM with each call. To look up a name takes a scan of all jars.
@@ -109,7 +111,6 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
         for_executors.append(jars.class_path(store))
         _add_behind(jars.class_path(store))
     from pyspark.logger import PySparkLogger
-    from pyspark.sql import SparkSession
 
     own = Path(scratch.directory("spark"))  # Spark must not put its warehouse in the user's directory
     os.environ.setdefault("SPARK_LOCAL_DIRS", os.fspath(own / "local"))  # a killed JVM leaves files here
@@ -134,12 +135,9 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
         chosen[name] = with_options_of_user(ours[name], settings.spark[name])
     if on_cluster:
         chosen[shipped.JARS] = shipped.jars(for_executors, settings.spark)
-    builder = SparkSession.builder
-    for name, value in chosen.items():
-        builder = builder.config(name, value)
     with ThreadPoolExecutor(1) as pool:  # on the main thread PySpark would handle SIGINT itself
         try:
-            spark = pool.submit(builder.getOrCreate).result()
+            spark = pool.submit(_session, chosen).result()
         except Exception as error:
             if not on_cluster:
                 raise
@@ -160,6 +158,19 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
         # is configured later, which would enable a disabled logger again.
         PySparkLogger.getLogger(name).addFilter(_nothing)
     return spark
+
+
+def _session(properties: dict[str, Any]) -> SparkSession:
+    """Make the session. What its JVM prints goes to standard error, as a command's output is its answer alone."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    if SparkContext._gateway is None:
+        conf = SparkConf(loadDefaults=False).setAll(list(properties.items()))
+        gateway = launch_gateway(conf, popen_kwargs={"stdout": STANDARD_ERROR})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
+    return SparkSession.builder.config(map=properties).getOrCreate()
 
 
 def _add_behind(class_path: str) -> None:

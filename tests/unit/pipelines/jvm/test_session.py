@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
+from pipelines.installation import ROOT
 from pipelines.jvm import launch
 from pipelines.jvm.session import LONG_LIVED_JAVA, SHORT_LIVED_JAVA, SPARED, give_back, with_options_of_user
 
@@ -38,6 +41,22 @@ def test_java_starts_with_options_of_a_user_and_with_one_collector(own: tuple[st
         option.removeprefix("-XX:+") for option in counting if option.endswith(("SerialGC", "ParallelGC", "G1GC"))
     ]
     assert [flag for flag in flags if flag != "UseAdaptiveSizePolicyWithSystemGC"] == chosen
+
+
+def test_what_java_prints_is_no_part_of_a_commands_answer(tmp_path: Path) -> None:
+    """Java prints on its standard output why it ends, for example, where its memory is not enough."""
+    text = (
+        "from pipelines.jvm.session import start\n"
+        "from pipelines.settings import Settings\n"
+        f"settings = Settings(warehouse={str(tmp_path)!r}, spark={{'spark.app.name': 'chosen'}})\n"
+        "spark = start(settings, short_lived=True)\n"
+        "spark.sparkContext._jvm.java.lang.System.out.println('from Java')\n"
+        "print(spark.sparkContext.appName)\n"
+        "spark.stop()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout == "chosen\n"
+    assert "from Java" in ran.stderr
 
 
 RATIOS = "-XX:MinHeapFreeRatio={} -XX:MaxHeapFreeRatio={}"
