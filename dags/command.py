@@ -64,7 +64,7 @@ class Command:
     ) -> None:
         """Take the arguments after the program's name, a cluster's variables and other variables.
 
-        The variables of ``cluster`` replace all ``AFTERLOG_KAFKA__*`` variables of this process.
+        A variable of ``cluster``, such as ``AFTERLOG_KAFKA``, replaces all ``AFTERLOG_KAFKA__*`` of this process.
         """
         self.argv = [*program(), *arguments]
         self._cluster = cluster
@@ -121,7 +121,8 @@ class Command:
     def _environment(self) -> dict[str, str]:
         if self._cluster is None:
             return {**os.environ, **self._variables}
-        others = {name: text for name, text in os.environ.items() if not name.startswith("AFTERLOG_KAFKA__")}
+        replaced = tuple(f"{variable}__" for variable in self._cluster)
+        others = {name: text for name, text in os.environ.items() if not name.startswith(replaced)}
         return {**others, **self._variables, **self._cluster}
 
     def _signal(self, number: signal.Signals) -> None:

@@ -48,9 +48,13 @@ class Cluster:
     kafka: Kafka
     left_out: tuple[str, ...]
 
-    def environment(self) -> dict[str, str]:
-        """Return the environment variable that gives exactly these settings to a process."""
-        return {"AFTERLOG_KAFKA": json.dumps(_plain(self.kafka.model_dump(exclude_defaults=True)))}
+    def environment(self, variable: str = "AFTERLOG_KAFKA") -> dict[str, str]:
+        """Return the environment variable that gives exactly these settings to a process.
+
+        That of one of several clusters gives all keys, as each that it left out would come from ``[kafka]``.
+        """
+        is_whole = variable != "AFTERLOG_KAFKA"
+        return {variable: json.dumps(_plain(self.kafka.model_dump(exclude_defaults=not is_whole)))}
 
     def secrets(self) -> list[str]:
         """Return the texts that no log may show."""

@@ -39,6 +39,7 @@ wait behind them. A busy warehouse and a crash are retried twice.
 
 **Parameters.** `landing` and `warehouse` (a directory or a URI) override the settings for one run, and so does
 `kafka_connection`: the Airflow connection that says how to reach the cluster, in place of `[kafka]` of the settings.
+`cluster` names the only one of several `[[cluster]]` that the run is for.
 `tolerance` (0 to 1) is that of every gate for one run; `accept` (TABLE[:SCOPE], or a list) accepts once what is held.
 """
 
@@ -68,6 +69,7 @@ def feed_dag(feed: str, schedule: str | None, *, asks: bool = False) -> DAG:
         params={
             "landing": place("Landing directory; empty: as in the settings."),
             "warehouse": place("Warehouse directory or URI; empty: as in the settings."),
+            "cluster": cluster(),
             "kafka_connection": kafka_connection(),
             "tolerance": Param(
                 None,
@@ -132,6 +134,18 @@ def kafka_connection() -> Param:
     return Param(
         None,
         "Airflow connection of the Kafka cluster; empty: as in the settings.",
+        type=["null", "string"],
+        minLength=1,
+        maxLength=200,
+        pattern=_NAME,
+    )
+
+
+def cluster() -> Param:
+    """Return the DAG parameter that narrows a run to one of several clusters."""
+    return Param(
+        None,
+        "Only that one of several [[cluster]]; empty: all.",
         type=["null", "string"],
         minLength=1,
         maxLength=200,

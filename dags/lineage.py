@@ -24,25 +24,32 @@ STAGES = {stage.table: stage for stage in CATALOG}
 
 
 def of_layer(
-    tables: Sequence[str], places: Mapping[str, Any], servers: str | None, filled: Mapping[str, Any]
+    tables: Sequence[str],
+    places: Mapping[str, Any],
+    servers: Mapping[str, str],
+    filled: Mapping[str, Any],
+    only: str | None = None,
 ) -> OperatorLineage[Any, Any]:
     """Return the datasets and results of a task that fills tables.
 
     ``places`` are the flags ``landing`` and ``warehouse``, null if they are not given. ``servers`` are the bootstrap
-    servers of the Airflow connection that names the cluster, if one does. ``filled`` is what the command told: counts
-    and verdict by table; it is empty if the command died. Raises UsageError: the settings cannot be loaded.
+    servers of Airflow connections that name clusters, by the variable that takes them. ``filled`` is what the command
+    told: counts and verdict by table; it is empty if the command died. ``only`` is the one of several clusters that the
+    run is for. Raises UsageError: the settings cannot be loaded.
     """
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.facet_v2 import test_run
 
-    found = settings.load(**places, kafka={"bootstrap_servers": servers} if servers else None)
+    sole = servers.get(settings.kafka_variable(None))
+    found = settings.load(only, **places, kafka={"bootstrap_servers": sole} if sole else None)
     own = set(tables)
     stages = [STAGES[table] for table in tables]
     read = dict.fromkeys(table for stage in stages for table in stage.inputs if table not in own)
     inputs = [_table(found, table) for table in read]
     for stage in stages:
         if isinstance(stage, Land):
-            inputs += _landed(found, stage)
+            for one in found.of_clusters():
+                inputs += _landed(one, stage, servers.get(settings.kafka_variable(one.cluster)))
     judged = {table: _judged(table, filled.get(table)) for table in tables}
     tests = [
         test_run.TestExecution(
@@ -137,13 +144,13 @@ def _judged(table: str, told: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     ]
 
 
-def _landed(found: Settings, stage: Land) -> list[InputDataset]:
+def _landed(found: Settings, stage: Land, servers: str | None) -> list[InputDataset]:
     """Return the landing directory of a table, and its topic; a pattern stands for the topics that match it."""
     from openlineage.client.event_v2 import InputDataset
 
     inputs = [InputDataset(*_place(os.fspath(found.landing_of(stage.directory))))]
     if topics := found.topics_of(stage.directory):
-        server = found.kafka.bootstrap_servers.partition(",")[0]
+        server = (servers or found.kafka.bootstrap_servers).partition(",")[0]
         inputs.append(InputDataset(f"kafka://{server}", getattr(topics, "topic", None) or topics.pattern))
     return inputs
 

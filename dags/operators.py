@@ -77,7 +77,10 @@ class CommandOperator(BaseOperator):
         super().__init__(**options)
         self.arguments = list(arguments)
         self.places: dict[str, Any] = {}
-        self.servers: str | None = None  # of the cluster; its secrets stay out of attributes, which events can hold
+        self.servers: dict[
+            str, str
+        ] = {}  # of clusters by variable; secrets stay out of attributes that events can hold
+        self.only: str | None = None  # of several clusters
         self._command: Runs | None = None
 
     def on_kill(self) -> None:
@@ -114,12 +117,16 @@ class CommandOperator(BaseOperator):
         Raises as `check`, and CannotRun if the command does not exist.
         """
         self.places = {name: context["params"].get(name) for name in PLACES}
-        cluster = self._cluster(context)
-        self.servers = cluster.kafka.bootstrap_servers if cluster else None
-        variables = cluster.environment() if cluster else None
+        self.only = context["params"].get("cluster") or None
+        clusters = self._clusters(context)
+        self.servers = {variable: cluster.kafka.bootstrap_servers for variable, cluster in clusters.items()}
+        variables: dict[str, str] = {}
+        for variable, cluster in clusters.items():
+            variables |= cluster.environment(variable)
         places = [f"--{name}={place}" for name, place in self.places.items() if place is not None]
+        places += [f"--cluster={self.only}"] if self.only else []
         arguments = [*self.arguments, *places, *self.more_arguments(context)]
-        self._command = _where(context, arguments, variables)
+        self._command = _where(context, arguments, variables or None)
         self.log.info("Running %s", shlex.join(self._command.argv))
         try:
             ended = self._command.run(lambda line: self.log.info("%s", line))
@@ -132,23 +139,25 @@ class CommandOperator(BaseOperator):
         check(ended)
         return ended
 
-    def _cluster(self, context: Context) -> connections.Cluster | None:
-        """Return the cluster, secrets included, or None if no connection is named for it."""
+    def _clusters(self, context: Context) -> dict[str, connections.Cluster]:
+        """Return the clusters for which connections are named, secrets included, by the variables that take them."""
         try:
-            wanted = context["params"].get("kafka_connection") or settings.kafka_connection()
+            wanted = settings.kafka_connections(self.only, context["params"].get("kafka_connection"))
             if not wanted:
-                return None
+                return {}
             if settings.tasks_run_elsewhere() is not None:
                 raise CannotRun(
                     "A task that runs in a pod or on another host takes the cluster from the settings there: leave out "
                     "kafka_connection."
                 )
-            cluster = connections.named(wanted)
+            clusters = {variable: connections.named(name) for variable, name in wanted.items()}
         except UsageError as error:
             raise CannotRun(str(error)) from None
-        left_out = f"; left out of it: {', '.join(cluster.left_out)}" if cluster.left_out else ""
-        self.log.info("The cluster is that of the connection %s%s", wanted, printable(left_out))
-        return cluster
+        for variable, cluster in clusters.items():
+            left_out = f"; left out of it: {', '.join(cluster.left_out)}" if cluster.left_out else ""
+            whose = "The cluster" if variable == "AFTERLOG_KAFKA" else f"That of {variable}"
+            self.log.info("%s is that of the connection %s%s", whose, wanted[variable], printable(left_out))
+        return clusters
 
 
 class AskCluster(CommandOperator):
@@ -186,7 +195,7 @@ class FillLayer(CommandOperator):
         """Return what the task read, filled and judged; Airflow's provider asks when the task ended, also in error."""
         from dags import lineage
 
-        return lineage.of_layer(self.tables, self.places, self.servers, self.filled)
+        return lineage.of_layer(self.tables, self.places, self.servers, self.filled, self.only)
 
     def more_arguments(self, context: Context) -> list[str]:
         """Return the `--accept` arguments for the tables that this layer fills."""

@@ -11,7 +11,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Context, Param
 from airflow.sdk.exceptions import AirflowSkipException
 
-from dags.factory import kafka_connection, place
+from dags.factory import cluster, kafka_connection, place
 from dags.operators import CannotRun, CommandDied, CommandOperator, tell_failure
 from pipelines import settings
 from pipelines.errors import UsageError
@@ -116,6 +116,7 @@ with DAG(
             pattern=PLAN,
         ),
         "warehouse": place("Warehouse directory; empty: as in the settings."),
+        "cluster": cluster(),
         "kafka_connection": kafka_connection(),
     },
     default_args={

@@ -9,7 +9,7 @@ STAGE_RUNS = Contract(
     "it is touched, so that it may get more rows than were read, or fewer.",
     columns=(
         Column("run_id", "string", "Run, sortable by time."),
-        Column("cluster", "string", "Kafka cluster, a setting."),
+        Column("cluster", "string", "Kafka cluster, a setting; null: rows of several clusters at once."),
         Column("table", "string", "Table that the stage fills."),
         Column("started_at", "timestamp", "When the stage began."),
         Column("finished_at", "timestamp", "When the stage ended."),
@@ -57,7 +57,7 @@ EXPECTATION_RESULTS = Contract(
     description="One row per run, table and expectation; counts and coordinates, never a value of a record.",
     columns=(
         Column("run_id", "string", "Run, as in quality.stage_runs."),
-        Column("cluster", "string", "Kafka cluster, a setting."),
+        Column("cluster", "string", "Kafka cluster, a setting; null: rows of several clusters at once."),
         Column("table", "string", "Table whose gate it is."),
         Column("expectation", "string", "Code of the rule, column.rule, or of the fact."),
         Column("scope", "string", "Part of the batch that was looked at, such as a topic; null: all of it."),

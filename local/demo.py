@@ -83,6 +83,7 @@ CLEANUP_POLICY = [{"topic": "checkout", "policy": "delete"}]
 It lands beside the topic's segments, so that later runs without the demo's settings know it, too.
 """
 NO_TOPICS = {
+    "AFTERLOG_CLUSTER": '"default"',
     "AFTERLOG_KAFKA": "{}",
     "AFTERLOG_KAFKA_CONNECTION": "",
     **{f"AFTERLOG_{feed}__SOURCE": "files" for feed in ("DLQ", "STREAMS_REQUESTS", "ACKNOWLEDGEMENTS")},

@@ -25,8 +25,8 @@ import typer
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.catalog import CATALOG, FEEDS, LAYERS, stages, stages_of_type
-from pipelines.commands import completion, oversights
-from pipelines.errors import AfterlogError, EnvironmentLacking, Unforeseen, UsageError, readable
+from pipelines.commands import clusters, completion, oversights
+from pipelines.errors import AfterlogError, ClustersLeft, EnvironmentLacking, Unforeseen, UsageError, readable
 from pipelines.installation import CONFIGURATIONS, IS_CHECKOUT
 from pipelines.jvm import jvm_log
 from pipelines.run import interrupt
@@ -41,9 +41,11 @@ from pipelines.warehouse.tables import Warehouse
 if TYPE_CHECKING:
     from pipelines.catalogs.base import Catalog
     from pipelines.catalogs.statements import Names
+    from pipelines.collect.landing import Collected
     from pipelines.commands.describe import Answer
     from pipelines.commands.display import Display
     from pipelines.metrics.exposition import Meter
+    from pipelines.replay.candidates import Choice
     from pipelines.run.follow import Cycle
     from pipelines.steps.held import Acceptance
     from pipelines.steps.watch import Watch
@@ -73,6 +75,10 @@ BrokerPlace = Annotated[
     Path | None, typer.Option("--directory", help="Where it keeps its data and logs.", show_default=".cache/broker")
 ]
 LandingOption = Annotated[str | None, typer.Option(help="Directory that feeds land in.", show_default=False)]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Only that one of several clusters.", show_default="all"),
+]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show what Spark logs.", show_default=False, callback=_verbose)
 ]
@@ -167,17 +173,18 @@ def top(
     format: Annotated[StoryFormat, typer.Option(help="json: one object.")] = "text",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
+    cluster: ClusterOption = None,
 ) -> None:
     """Tell whether anything is wrong: open incidents, findings, and how old the data is."""
     from pipelines.commands import incidents as stories
 
-    with _readable(_settings(warehouse, landing, lands=True)) as tables:
+    with _readable(_settings(warehouse, landing, cluster, lands=True)) as tables:
         while True:
             with tables.store.pinned():
-                answer = stories.top(tables, format, at)
+                answers = clusters.of_each(tables, format, lambda own: stories.top(own, format, at))
             if watch is not None and sys.stdout.isatty():
                 print("\x1b[2J\x1b[H", end="")
-            print(answer.result, flush=True)
+            print("\n".join(answer.result for answer in answers), flush=True)
             if watch is None:
                 break
             time.sleep(watch)
@@ -199,12 +206,19 @@ def incidents(
     format: Annotated[TableFormat, typer.Option(help="json: one object an incident.")] = "table",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
+    cluster: ClusterOption = None,
 ) -> None:
     """List incidents, the most urgent first."""
     from pipelines.commands import incidents as stories
 
-    with _readable(_settings(warehouse, landing)) as tables:
-        _show(stories.listed(tables, format, only_open=open, since=since, group=group, topic=topic, at=at))
+    with _readable(_settings(warehouse, landing, cluster)) as tables:
+        _show_each(
+            clusters.of_each(
+                tables,
+                "text" if format == "table" else format,
+                lambda own: stories.listed(own, format, only_open=open, since=since, group=group, topic=topic, at=at),
+            )
+        )
 
 
 @app.command()
@@ -228,11 +242,15 @@ def incident(
     format: Annotated[DrawingFormat, typer.Option(help="How to print it; a drawing shows what it touches.")] = "text",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
+    cluster: ClusterOption = None,
 ) -> None:
     """Tell all about an incident: why, where, suspects, what it touches, and what to type next."""
     from pipelines.commands import incidents as stories
 
-    with _readable(_settings(warehouse, landing)) as tables:
+    with _readable(_settings(warehouse, landing, cluster)) as every:
+        tables = clusters.that_knows(
+            every, f"Incident {wanted}", lambda own: stories.Incidents(own, stories.now_of(at)).of(wanted)
+        )
         if mute_until is not None or resolve or note is not None:
             if at is not None or format != "text":
                 raise UsageError("--mute-until, --resolve and --note act now and print text: omit --at and --format.")
@@ -245,12 +263,18 @@ def incident(
 
 def _show(answer: Answer) -> None:
     """Print an answer, say its remarks, and end with its exit code."""
-    if answer.result:
-        print(answer.result.removesuffix("\n"), flush=True)
-    for remark in answer.remarks:
-        _say(remark)
-    if answer.exit_code:
-        raise typer.Exit(answer.exit_code)
+    _show_each([answer])
+
+
+def _show_each(answers: Sequence[Answer]) -> None:
+    """Print answers, say their remarks, and end with the greatest of their exit codes."""
+    for answer in answers:
+        if answer.result:
+            print(answer.result.removesuffix("\n"), flush=True)
+        for remark in answer.remarks:
+            _say(remark)
+    if code := max(answer.exit_code for answer in answers):
+        raise typer.Exit(code)
 
 
 @app.command()
@@ -306,6 +330,7 @@ def run(
     ] = None,
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
+    cluster: ClusterOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Run all stages on what is new, once or, with --follow, again and again."""
@@ -313,12 +338,13 @@ def run(
     from pipelines.jvm import properties
     from pipelines.steps.held import Acceptance
 
-    settings = _settings(warehouse, landing, creates=True)
+    settings = _settings(warehouse, landing, cluster, creates=True)
     if engine is not None:
         settings = settings.model_copy(update={"engine": engine})
     if master is not None:
         settings = settings.model_copy(update={"spark": {**settings.spark, "spark.master": master}})
-    properties.check_places(settings, "warehouse", "landing")
+    for own in settings.of_clusters():
+        properties.check_places(own, "warehouse", "landing")
     if feed is not None and feed not in FEEDS:
         raise UsageError(f"There is no feed {feed!r}; feeds: {', '.join(FEEDS)}.{hint(feed, FEEDS)}")
     if only is not None and only not in {stage.table for stage in CATALOG}:
@@ -454,6 +480,7 @@ def describe(
     format: Annotated[DrawingFormat, typer.Option(help="How to print it.")] = "text",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
+    cluster: ClusterOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Show the topology of a Kafka Streams group, as it is or as it was."""
@@ -463,13 +490,14 @@ def describe(
         raise UsageError("Give one group: afterlog describe GROUP.")
     group = group if group is not None else option
     assert group is not None
-    with _readable(_settings(warehouse, landing)) as tables:
-        answer = descriptions.answer(tables, group, format, revision=revision, epoch=epoch, at=at, diff=diff)
-        if answer.result:
-            print(answer.result.removesuffix("\n"), flush=True)
-        for remark in answer.remarks:
-            _say(remark)
-    raise typer.Exit(answer.exit_code)
+    with _readable(_settings(warehouse, landing, cluster)) as tables:
+        _show_each(
+            clusters.answers(
+                tables,
+                f"Group {group}",
+                lambda own: descriptions.answer(own, group, format, revision=revision, epoch=epoch, at=at, diff=diff),
+            )
+        )
 
 
 @app.command()
@@ -480,17 +508,14 @@ def trace(
     format: Annotated[StoryFormat, typer.Option(help="json: one object a message.")] = "text",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
+    cluster: ClusterOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Tell the story of one message: produced, acknowledged, committed, dead-lettered, lost."""
     from pipelines.commands import trace as stories
 
-    with _readable(_settings(warehouse, landing)) as tables:
-        answer = stories.answer(tables, wanted, format)
-        print(answer.result, flush=True)
-        for remark in answer.remarks:
-            _say(remark)
-    raise typer.Exit(answer.exit_code)
+    with _readable(_settings(warehouse, landing, cluster)) as tables:
+        _show_each(clusters.answers(tables, wanted, lambda own: stories.answer(own, wanted, format)))
 
 
 @app.command()
@@ -506,17 +531,18 @@ def show(
     format: Annotated[StoryFormat, typer.Option(help="json: one object, with all of it.")] = "text",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
+    cluster: ClusterOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Show one dead letter: its error, headers, key and value, masked as the settings say."""
     from pipelines.commands import show as letters
 
-    with _readable(_settings(warehouse, landing)) as tables:
-        answer = letters.answer(tables, place, format, shown_as=shown_as, full=full)
-        print(answer.result, flush=True)
-        for remark in answer.remarks:
-            _say(remark)
-    raise typer.Exit(answer.exit_code)
+    with _readable(_settings(warehouse, landing, cluster)) as tables:
+        _show_each(
+            clusters.answers(
+                tables, place, lambda own: letters.answer(own, place, format, shown_as=shown_as, full=full)
+            )
+        )
 
 
 @app.command()
@@ -611,6 +637,7 @@ def report(
     ] = None,
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
+    cluster: ClusterOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Build the site that tells what is wrong, and Data Docs."""
@@ -625,24 +652,29 @@ def report(
         raise UsageError("--host, --port and --every need --serve.")
     if serve and format == "json":
         raise UsageError("--serve shows pages; --format json is for one report.")
-    settings = _settings(warehouse, landing, lands=True)
+    settings = _settings(warehouse, landing, cluster, lands=True)
     check_schemas(settings)
 
     def built(tables: Warehouse, is_first: bool = True, is_due: bool = False) -> None:
+        fronts = []
         with tables.store.pinned():
-            behind = freshness(tables)
-            feeds = reports.feeds_of(tables)
-            page = None if format == "json" or is_due else reports.current(tables, behind, feeds)
-            of_incident = eligibility.Replays(tables).of_incident
-            told = None if page else reading.gather(tables, behind, feeds, replays=of_incident)
-            page = page or reports.build(tables, behind, feeds, told)
-        if is_first:
-            for feed in feeds:
-                _say(feed.in_words)
+            for own in tables.of_clusters():
+                behind = freshness(own)
+                feeds = reports.feeds_of(own)
+                page = None if format == "json" or is_due else reports.current(own, behind, feeds)
+                of_incident = eligibility.Replays(own).of_incident
+                told = None if page else reading.gather(own, behind, feeds, replays=of_incident)
+                page = page or reports.build(own, behind, feeds, told, reports.siblings_of(tables, own))
+                if is_first:
+                    for feed in feeds:
+                        _says_of(settings, own.settings)(feed.in_words)
+                fronts.append((page, told))
         if (sent := publish(settings)) and is_first:
             _say(f"{counted(sent, 'file')} published to {settings.report.publish}.")
-        if is_first and not serve:
-            print(page if format != "json" or told is None else json.dumps({"page": str(page), **told.as_json()}))
+        if is_first and not serve and format != "json":
+            print(fronts[0][0])  # it leads to the others
+        for page, told in fronts if format == "json" else ():
+            print(json.dumps({"page": str(page), **told.as_json()} if told else {"page": str(page)}))
 
     with _readable(settings, gates=True) as tables:
         built(tables)
@@ -656,31 +688,37 @@ def list_alerts(
     format: Annotated[TableFormat, typer.Option(help="json: one object an alert.")] = "table",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
+    cluster: ClusterOption = None,
 ) -> None:
     """Tell which alerts were sent, were suppressed, wait or were given up."""
     if context.invoked_subcommand is None:
         from pipelines.alerts.listing import listed
+        from pipelines.commands.describe import Answer
 
-        if told := listed(_settings(warehouse, landing), format):
-            print(told)
+        settings = _settings(warehouse, landing, cluster)
+        form = "text" if format == "table" else format
+        _show_each(clusters.of_each(Warehouse(settings), form, lambda own: Answer(listed(own.settings, format))))
 
 
 @alerts.command("send")
-def send_alerts(warehouse: WarehouseOption = None, landing: LandingOption = None) -> None:
+def send_alerts(
+    warehouse: WarehouseOption = None, landing: LandingOption = None, cluster: ClusterOption = None
+) -> None:
     """Look for news and send what is due, as each run does at its end."""
     from pipelines.alerts import sender
 
-    settings = _settings(warehouse, landing)
+    settings = _settings(warehouse, landing, cluster)
     if not settings.alerts.route:
         raise UsageError(alert_log.NO_ROUTE)
-    done = sender.send(settings)
-    if not done.is_alone:
+    done = [sender.send(own) for own in settings.of_clusters()]
+    if not all(one.is_alone for one in done):
         _say("Another process is sending; it sends what is due.")
+    if not any(one.is_alone for one in done):
         return
-    print(f"{counted(done.sent, 'alert')} sent, {done.waiting:,} waiting.")
-    for sentence in (*done.problems, *done.left_open):
+    print(f"{counted(sum(one.sent for one in done), 'alert')} sent, {sum(one.waiting for one in done):,} waiting.")
+    for sentence in dict.fromkeys(sentence for one in done for sentence in (*one.problems, *one.left_open)):
         _say(sentence)
-    if done.problems:
+    if any(one.problems for one in done):
         raise typer.Exit(1)
 
 
@@ -689,16 +727,17 @@ def try_route(
     route: Annotated[str, typer.Argument(metavar="ROUTE", help="The name of a route.", show_default=False)],
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
+    cluster: ClusterOption = None,
 ) -> None:
     """Send one test alert to a route, and tell what the receiver answered."""
     from pipelines.alerts import sender
 
-    settings = _settings(warehouse, landing)
+    settings = _settings(warehouse, landing, cluster)
     routes = {one.name: one for one in settings.alerts.route}
     if route not in routes:
         known = f"routes: {', '.join(routes)}" if routes else "the settings have none"
         raise UsageError(f"There is no route {visible(route[:64])!r}; {known}.{hint(route, list(routes))}")
-    outcome = sender.try_out(settings, routes[route])
+    outcome = sender.try_out(settings.of_clusters()[0], routes[route])
     if not outcome.is_taken:
         raise EnvironmentLacking(f"Route {route} did not take the test: {outcome.words}.")
     print(f"Route {route} took the test: {outcome.words}.")
@@ -727,15 +766,32 @@ def collect(
     format: Annotated[TableFormat, typer.Option(help="json: one object.")] = "table",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
+    cluster: ClusterOption = None,
 ) -> None:
     """Ask the cluster for the settings that dead letters depend on, and for topologies; land what changed."""
     from pipelines.collect.landing import collect as ask_and_land
+    from pipelines.collect.landing import of_several
 
-    settings = _settings(warehouse, landing, creates=True)
-    done = ask_and_land(settings, everything=all)
-    for remark in done.remarks:
-        _say(remark)
-    print(json.dumps(done.as_json()) if format == "json" else done)
+    settings = _settings(warehouse, landing, cluster, creates=True)
+    told: dict[str, Collected] = {}
+    left: dict[str, AfterlogError] = {}
+    owns = settings.of_clusters()
+    for own in [own for own in owns if own.kafka.bootstrap_servers] or owns:  # others only have files
+        try:
+            told[own.cluster] = done = ask_and_land(own, everything=all)
+        except AfterlogError as error:
+            if settings.sole_cluster:
+                raise
+            left[own.cluster] = error
+            continue
+        for remark in done.remarks:
+            _says_of(settings, own)(remark)
+        if format != "json":
+            print(done if settings.sole_cluster else f"{own.cluster}: {done}", flush=True)
+    if told and format == "json":
+        print(json.dumps(done.as_json() if settings.sole_cluster else of_several(told)))
+    if left:
+        raise ClustersLeft(left)
 
 
 @app.command()
@@ -743,6 +799,7 @@ def doctor(
     format: Annotated[TableFormat, typer.Option(help="json: one object a check.")] = "table",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
+    cluster: ClusterOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Say what is wrong with this machine, the settings and the warehouse, and how to fix it."""
@@ -750,10 +807,9 @@ def doctor(
     from pipelines.commands import doctor as diagnosis
     from pipelines.replay import checks as of_replays
 
-    settings = _settings(warehouse, landing, creates=True, says=False)
+    settings = _settings(warehouse, landing, cluster, creates=True, says=False)
     with Warehouse(settings).store.pinned():
-        others = {"alerts": listing.checks(settings), "replay rules": of_replays.checks(settings)}
-        checks = diagnosis.diagnose(settings, others)
+        checks = diagnosis.diagnose(settings, {"alerts": listing.checks, "replay rules": of_replays.checks})
     diagnosis.show(checks, as_json=format == "json")
     raise typer.Exit(diagnosis.exit_code(checks))
 
@@ -914,12 +970,13 @@ def plan_replay(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Ask no cluster and keep nothing.")] = False,
     format: Annotated[StoryFormat, typer.Option(help="json: one object.")] = "text",
     warehouse: WarehouseOption = None,
+    cluster: ClusterOption = None,
 ) -> None:
     """Plan a replay: say what would be replayed, what not and why, in which order; keep the plan."""
     from pipelines.replay import actions, candidates, judge
 
-    tables = _replays(warehouse)
     choice = candidates.Choice(incident, where, tuple(record or ()), by_rules, limit)
+    tables = _of_choice(_replays(warehouse, cluster), choice)
     most = tables.settings.replay.max_replays if max_replays is None else max_replays
     target, allowed = None if to == "original" else to, tuple(sorted({*(allow or ())}))
     options = judge.Options(target, again, most, ignore_rules, allowed)
@@ -933,11 +990,12 @@ def explain_replay(
     ],
     format: Annotated[StoryFormat, typer.Option(help="json: one object a record.")] = "text",
     warehouse: WarehouseOption = None,
+    cluster: ClusterOption = None,
 ) -> None:
     """Say which remediation rule decides about a dead letter, and what speaks against its replay."""
     from pipelines.replay import actions
 
-    _show(actions.explain(_replays(warehouse), record, format))
+    _show_each(clusters.answers(_replays(warehouse, cluster), record, lambda own: actions.explain(own, record, format)))
 
 
 RateOption = Annotated[
@@ -963,9 +1021,10 @@ def run_replay(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is left to replay; ask no cluster.")] = False,
     format: Annotated[StoryFormat, typer.Option(help="json: one object.")] = "text",
     warehouse: WarehouseOption = None,
+    cluster: ClusterOption = None,
 ) -> None:
     """Run a plan, or go on where it stopped: each record once."""
-    _run_replay(plan, rate, batch, most_deaths, format, warehouse, dry_run=dry_run)
+    _run_replay(plan, rate, batch, most_deaths, format, _replays(warehouse, cluster), dry_run=dry_run)
 
 
 @replay.command("resume")
@@ -976,25 +1035,26 @@ def resume_replay(
     most_deaths: DeathsOption = None,
     format: Annotated[StoryFormat, typer.Option(help="json: one object.")] = "text",
     warehouse: WarehouseOption = None,
+    cluster: ClusterOption = None,
 ) -> None:
     """Go on with a plan that was paused."""
-    _run_replay(plan, rate, batch, most_deaths, format, warehouse, resumes=True)
+    _run_replay(plan, rate, batch, most_deaths, format, _replays(warehouse, cluster), resumes=True)
 
 
 @replay.command("pause")
-def pause_replay(plan: PlanArgument, warehouse: WarehouseOption = None) -> None:
+def pause_replay(plan: PlanArgument, warehouse: WarehouseOption = None, cluster: ClusterOption = None) -> None:
     """Let the run of a plan pause after its batch."""
     from pipelines.replay import actions
 
-    _show(actions.ask_pause(_replays(warehouse), plan))
+    _show(actions.ask_pause(_of_plan(_replays(warehouse, cluster), plan), plan))
 
 
 @replay.command("cancel")
-def cancel_replay(plan: PlanArgument, warehouse: WarehouseOption = None) -> None:
+def cancel_replay(plan: PlanArgument, warehouse: WarehouseOption = None, cluster: ClusterOption = None) -> None:
     """Cancel a plan; what it replayed stays, and the rest is free for other plans."""
     from pipelines.replay import actions
 
-    _show(actions.ask_cancel(_replays(warehouse), plan))
+    _show(actions.ask_cancel(_of_plan(_replays(warehouse, cluster), plan), plan))
 
 
 @replay.command("status")
@@ -1002,22 +1062,25 @@ def show_replay_status(
     plan: PlanArgument,
     format: Annotated[StoryFormat, typer.Option(help="json: one object.")] = "text",
     warehouse: WarehouseOption = None,
+    cluster: ClusterOption = None,
 ) -> None:
     """Say how a plan stands, and what became of the records that it replayed."""
     from pipelines.replay import actions
 
-    _show(actions.status(_replays(warehouse), plan, format))
+    _show(actions.status(_of_plan(_replays(warehouse, cluster), plan), plan, format))
 
 
 @replay.command("plans")
 def list_replays(
     format: Annotated[TableFormat, typer.Option(help="json: one object a plan.")] = "table",
     warehouse: WarehouseOption = None,
+    cluster: ClusterOption = None,
 ) -> None:
     """List all plans, the newest first."""
     from pipelines.replay import actions
 
-    _show(actions.plans(_replays(warehouse), format))
+    form = "text" if format == "table" else format
+    _show_each(clusters.of_each(_replays(warehouse, cluster), form, lambda own: actions.plans(own, format)))
 
 
 @replay.command("show")
@@ -1025,11 +1088,12 @@ def show_replay(
     plan: PlanArgument,
     format: Annotated[TableFormat, typer.Option(help="json: one object a record.")] = "table",
     warehouse: WarehouseOption = None,
+    cluster: ClusterOption = None,
 ) -> None:
     """List the records of a plan, without their payloads."""
     from pipelines.replay import actions
 
-    _show(actions.show(_replays(warehouse), plan, format))
+    _show(actions.show(_of_plan(_replays(warehouse, cluster), plan), plan, format))
 
 
 @replay.command("discard")
@@ -1040,21 +1104,43 @@ def discard_letters(
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many records.", show_default=False)] = None,
     note: Annotated[str | None, typer.Option(help="Why.", show_default=False)] = None,
     warehouse: WarehouseOption = None,
+    cluster: ClusterOption = None,
 ) -> None:
     """Give up dead letters: write it down, delete nothing."""
     from pipelines.replay import actions, candidates
 
     choice = candidates.Choice(incident, where, tuple(record or ()), limit=limit)
-    _show(actions.discard(_replays(warehouse), choice, note))
+    _show(actions.discard(_of_choice(_replays(warehouse, cluster), choice), choice, note))
 
 
-def _replays(warehouse: str | None) -> Warehouse:
+def _replays(warehouse: str | None, cluster: str | None) -> Warehouse:
     """Return the warehouse of a command of replays; raises UsageError: only Spark opens it."""
     from pipelines.replay import journal
 
-    tables = Warehouse(_settings(warehouse, None))
+    tables = Warehouse(_settings(warehouse, None, cluster))
     journal.place_of(tables.settings)
     return tables
+
+
+def _of_plan(tables: Warehouse, plan: str) -> Warehouse:
+    """Return the warehouse of the cluster whose plan has an id."""
+    from pipelines.replay import store
+
+    return clusters.that_knows(tables, f"Plan {plan}", lambda own: store.plan_row(own, plan))
+
+
+def _of_choice(tables: Warehouse, choice: Choice) -> Warehouse:
+    """Return the warehouse of the cluster whose dead letters are chosen; raises UsageError: nothing tells which."""
+    from pipelines.replay.candidates import Candidates, Choice
+
+    if (incident := choice.incident) is not None:
+        return clusters.that_knows(tables, f"Incident {incident}", lambda own: Candidates(own).incident(incident))
+    if choice.records:
+        named = Choice(records=choice.records)
+        return clusters.that_knows(
+            tables, choice.records[0], lambda own: Candidates(own).chosen(named, len(named.records))
+        )
+    return clusters.sole(tables, "A choice by rules or by a condition")
 
 
 def _run_replay(
@@ -1063,7 +1149,7 @@ def _run_replay(
     batch: int | None,
     most_deaths: float | None,
     format: StoryFormat,
-    warehouse: str | None,
+    every: Warehouse,
     *,
     resumes: bool = False,
     dry_run: bool = False,
@@ -1072,7 +1158,7 @@ def _run_replay(
     from pipelines.replay.display import Bar
     from pipelines.run.stop import Stop
 
-    tables = _replays(warehouse)
+    tables = _of_plan(every, plan)
     if dry_run:
         _show(actions.left(tables, plan, format))
         return
@@ -1194,7 +1280,13 @@ def _summarised(table: str) -> Summarise:
 
 
 def _settings(
-    warehouse: str | None, landing: str | None, *, creates: bool = False, lands: bool = False, says: bool = True
+    warehouse: str | None,
+    landing: str | None,
+    cluster: str | None = None,
+    *,
+    creates: bool = False,
+    lands: bool = False,
+    says: bool = True,
 ) -> Settings:
     """Return the settings under these flags; say which variables have no effect, unless the command does.
 
@@ -1204,7 +1296,7 @@ def _settings(
     if says:
         for _, remark in oversights.unknown_variables():
             _say(remark)
-    settings = load(warehouse=warehouse, landing=landing)
+    settings = load(cluster, warehouse=warehouse, landing=landing)
     places: dict[oversights.Place, str | None] = {"warehouse": warehouse, "landing": landing}
     oversights.require_places(settings, places, creates=creates, lands=creates or lands)
     return settings
@@ -1277,16 +1369,21 @@ def _beside(
         metering = Beside(meter.refresh, _say)
         kept.callback(metering.close)
         after += [meter.count, metering]
-    if settings.collect.every_seconds is not None and settings.kafka.bootstrap_servers:
-        from pipelines.collect.landing import Collector
+    for own in settings.of_clusters():  # each by itself: one that is away keeps no other waiting
+        if settings.collect.every_seconds is not None and own.kafka.bootstrap_servers:
+            from pipelines.collect.landing import Collector
 
-        collecting = Beside(Collector(settings, settings.collect.every_seconds).ask_if_due, _say)
-        kept.callback(collecting.close)
-        after.append(collecting)
+            collecting = Beside(Collector(own, settings.collect.every_seconds).ask_if_due, _says_of(settings, own))
+            kept.callback(collecting.close)
+            after.append(collecting)
     if settings.alerts.route:
         from pipelines.alerts import sender
 
-        sending = Beside(lambda: sender.send(settings, stopping=sending.left.is_set).problems, _say)
+        def send() -> Sequence[str]:
+            done = [sender.send(own, stopping=sending.left.is_set) for own in settings.of_clusters()]
+            return [*dict.fromkeys(problem for one in done for problem in one.problems)]
+
+        sending = Beside(send, _say)
         kept.callback(sending.close)
         after.append(sending)
 
@@ -1297,27 +1394,32 @@ def _beside(
     return call
 
 
+def _says_of(settings: Settings, own: Settings) -> Callable[[str], None]:
+    """Return what says a sentence about a cluster, which it names if there are several."""
+    return _say if settings.sole_cluster else lambda sentence: _say(f"Cluster {own.cluster}: {sentence}")
+
+
 def _remember_replays(settings: Settings) -> None:
     """Let the journal of replays begin before dead letters land, so that it knows all that becomes of them."""
-    tables = Warehouse(settings)
-    if not tables.opens_tables or not settings.kafka.bootstrap_servers:
-        return
-    from pipelines.replay import journal
+    for own in settings.of_clusters():
+        if not Warehouse(own).opens_tables or not own.kafka.bootstrap_servers:
+            continue
+        from pipelines.replay import journal
 
-    with contextlib.suppress(AfterlogError), journal.Journal.of(settings):
-        pass
+        with contextlib.suppress(AfterlogError), journal.Journal.of(own):
+            pass
 
 
 def _look_at_replays(settings: Settings) -> None:
     """Bring gold.replay_outcomes up to date with the dead letters that came; what fails is said."""
-    tables = Warehouse(settings)
-    try:
-        if tables.opens_tables and tables.last_version("gold.replayed_records") is not None:
-            from pipelines.replay import outcomes
+    for tables in Warehouse(settings).of_clusters():
+        try:
+            if tables.opens_tables and tables.last_version("gold.replayed_records") is not None:
+                from pipelines.replay import outcomes
 
-            outcomes.refresh(tables, asks=False)
-    except Exception as error:
-        _say(f"The outcomes of replays are not up to date. {readable(error)}")
+                outcomes.refresh(tables, asks=False)
+        except Exception as error:
+            _says_of(settings, tables.settings)(f"The outcomes of replays are not up to date. {readable(error)}")
 
 
 def _measure(settings: Settings) -> None:
@@ -1339,19 +1441,21 @@ def _alert(settings: Settings) -> None:
     store, has_routes = Warehouse(settings).store, bool(settings.alerts.route)
     if not store.opens_tables and not has_routes:
         return
-    try:
-        if store.opens_tables and (store.is_empty() if has_routes else not store.names(alert_log.DIRECTORY)):
-            return
-        from pipelines.alerts import sender
+    for own in settings.of_clusters():
+        say = _says_of(settings, own)
+        try:
+            if store.opens_tables and (store.is_empty() if has_routes else not store.names(alert_log.DIRECTORY)):
+                return
+            from pipelines.alerts import sender
 
-        done = sender.send(settings)
-    except Exception as error:
-        _say(f"Alerts were not sent. {readable(error)}")
-        return
-    for sentence in done.problems:
-        _say(f"{sentence} The next run tries it again.")
-    for sentence in done.left_open:
-        _say(sentence)
+            done = sender.send(own)
+        except Exception as error:
+            say(f"Alerts were not sent. {readable(error)}")
+            continue
+        for sentence in done.problems:
+            say(f"{sentence} The next run tries it again.")
+        for sentence in done.left_open:
+            say(sentence)
 
 
 def _serve(

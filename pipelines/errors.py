@@ -2,6 +2,7 @@
 
 import errno
 import re
+from collections.abc import Mapping
 from typing import ClassVar
 
 from pipelines import installation
@@ -63,6 +64,16 @@ class Unforeseen(AfterlogError):
     """An unexpected error; the sentence gives only its kind, as its message may quote a record."""
 
     exit_code: ClassVar[int] = 1
+
+
+class ClustersLeft(AfterlogError):
+    """Some of several clusters cannot be read, each for a reason of its own; nothing else was left out."""
+
+    def __init__(self, of_clusters: Mapping[str, AfterlogError]) -> None:
+        """Take the errors by cluster."""
+        super().__init__(" ".join(f"Cluster {name}: {error}" for name, error in of_clusters.items()))
+        self.of_clusters = dict(of_clusters)
+        self.exit_code = max(error.exit_code for error in of_clusters.values())  # type: ignore[misc]
 
 
 def unreadable_log(table: str | None) -> EnvironmentLacking:

@@ -95,7 +95,7 @@ def checks(settings: Settings) -> Iterator[Check]:
         for one in departed.left_open(Outbox.read(place(warehouse)), settings.alerts, datetime.now(UTC)):
             yield Check("alerts", "warning", one.in_words, one.remedy)
         for finding, remedy in unmatched(warehouse):
-            yield Check("alerts", "warning", finding, remedy)
+            yield Check("alerts", "warning", finding, remedy, of_pattern=True)
 
 
 def unmatched(warehouse: Warehouse) -> Iterator[tuple[str, str]]:

@@ -85,6 +85,16 @@ def collect(settings: Settings, everything: bool = False) -> Collected:
         ) from None
 
 
+def of_several(told: Mapping[str, Collected]) -> dict[str, Any]:
+    """Return what several clusters have as JSON: the sums, and what each has."""
+    each = [{"cluster": name, **done.as_json()} for name, done in told.items()]
+    counts = {
+        name: sum(one[name] for one in each) for name in ("topics", "groups", "brokers", "streams_groups", "changed")
+    }
+    listed = {name: [text for one in each for text in one[name]] for name in ("files", "remarks")}
+    return {"asked_at": max(one["asked_at"] for one in each), **counts, **listed, "clusters": each}
+
+
 class Collector:
     """Asks a cluster again and again, at most every so many seconds."""
 

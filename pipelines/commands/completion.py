@@ -83,8 +83,10 @@ def groups(context: typer.Context) -> Iterable[str]:
     from pipelines.warehouse.tables import Warehouse
 
     given: dict[str, Any] = context.params
-    warehouse = Warehouse(load(warehouse=given.get("warehouse")))
-    return describe.groups(warehouse) if places.scheme_of(warehouse.root) is None else []
+    warehouse = Warehouse(load(given.get("cluster"), warehouse=given.get("warehouse")))
+    if places.scheme_of(warehouse.root) is not None:
+        return []
+    return [group for own in warehouse.of_clusters() for group in describe.groups(own)]
 
 
 @_cautious
@@ -96,13 +98,16 @@ def incidents(context: typer.Context) -> Iterable[str]:
     from pipelines.warehouse.tables import Warehouse
 
     given: dict[str, Any] = context.params
-    warehouse = Warehouse(load(warehouse=given.get("warehouse")))
+    warehouse = Warehouse(load(given.get("cluster"), warehouse=given.get("warehouse")))
     if places.scheme_of(warehouse.root) is not None:  # nobody waits for a JVM or a network while typing
         return []
-    rows = jvmless.rows(
-        warehouse, "gold.dlq_incidents", {"cluster": warehouse.cluster}, ["incident_id", "record_count"]
-    )
-    return [row["incident_id"] for row in rows if row["record_count"]]
+    columns = ["incident_id", "record_count"]
+    return [
+        row["incident_id"]
+        for own in warehouse.of_clusters()
+        for row in jvmless.rows(own, "gold.dlq_incidents", {"cluster": own.cluster}, columns)
+        if row["record_count"]
+    ]
 
 
 @_cautious

@@ -199,7 +199,7 @@ def progress(stage_run: StageRun, is_all: bool = True) -> None:
     if (stage_run.status == "broken" and (stage_run.held or stage_run.refused)) or stage_run.warns:
         sentence = f"{counts}. {stage_run.message}"
     said = sentence if is_all else (sentence or "").partition("\n")[0]
-    print(f"{stage_run.table}: {stage_run.status}: {said}", file=sys.stderr, flush=True)
+    print(f"{stage_run.name}: {stage_run.status}: {said}", file=sys.stderr, flush=True)
 
 
 def engines(done: Sequence[StageRun]) -> list[str]:
@@ -230,7 +230,7 @@ def stage_runs(done: Sequence[StageRun]) -> None:
         header = ["stage", "status", *kept, "seconds"]
         rows = [
             [
-                stage_run.table,
+                stage_run.name,
                 stage_run.status,
                 *(f"{getattr(stage_run, name):,}" for name in kept),
                 f"{stage_run.seconds:.1f}",
@@ -238,7 +238,7 @@ def stage_runs(done: Sequence[StageRun]) -> None:
             for stage_run in done
         ]
         fit = tabular.fitted([header, *rows], width) if width is not None else None
-        if width is None or not redundant or (fit and fit[0][0] >= max(len(stage_run.table) for stage_run in done)):
+        if width is None or not redundant or (fit and fit[0][0] >= max(len(stage_run.name) for stage_run in done)):
             break
         spare.append(redundant.pop(0))
     if rows:
@@ -248,7 +248,7 @@ def stage_runs(done: Sequence[StageRun]) -> None:
     for sentence in engines(done):
         Console().print(sentence, style="dim", highlight=False, soft_wrap=True)
     said = {
-        (stage_run.table, stage_run.message): None  # a table can have several batches
+        (stage_run.name, stage_run.message): None  # a table can have several batches
         for stage_run in done
         if stage_run.warns or stage_run.status in ("broken", "held", "waiting")
     }

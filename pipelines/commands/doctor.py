@@ -10,9 +10,10 @@ import shutil
 import socket
 import urllib.request
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from types import MappingProxyType
@@ -96,7 +97,8 @@ class Check:
 
     An ``error`` makes the doctor fail: an environment that lacks something (``lacks``), a broken contract or table, or
     data that is damaged, in quarantine, or does not arrive. A ``warning`` does not. A feed that nobody set up is
-    ``ok``. ``snippet`` has lines for the settings, which are printed unchanged.
+    ``ok``. ``snippet`` has lines for the settings, which are printed unchanged. What is said ``of_pattern`` is true if
+    it is so in all clusters.
     """
 
     name: str
@@ -105,46 +107,71 @@ class Check:
     remedy: str | None = None
     snippet: str | None = None
     lacks: bool = False
+    of_pattern: bool = False
 
 
-def diagnose(settings: Settings, others: Mapping[str, Iterator[Check]] = MappingProxyType({})) -> list[Check]:
-    """Return every finding, from the machine to the tables, then ``others``; a check that fails becomes a finding."""
-    checks: list[Check] = []
+def diagnose(
+    settings: Settings, others: Mapping[str, Callable[[Settings], Iterator[Check]]] = MappingProxyType({})
+) -> list[Check]:
+    """Return every finding, from the machine to the tables, then ``others``; a check that fails becomes a finding.
+
+    Of several clusters, a finding about one of them has its name.
+    """
     warehouse, on_disk = Warehouse(settings), Warehouse(_on_disk(settings))
-    examinations: tuple[tuple[str, Iterator[Check]], ...] = (
-        ("Java", _java(on_disk)),
-        ("Python packages", _packages(on_disk)),
-        ("JVM jars", _jars(on_disk)),
-        ("settings", _settings(warehouse)),
-        ("disk", _disk(on_disk)),
-        ("landing", _landing(on_disk)),
-        ("Kafka", _kafka(on_disk)),
-        ("writer's lock", _lock(on_disk)),
-        ("log store", _log_store(warehouse)),
-        ("tables", _tables(on_disk)),
-        ("header profiles", _header_profiles(on_disk)),
-        ("writers", _writers(on_disk)),
-        ("settings that match nothing", _unmatched(on_disk)),
-        ("quarantine", _quarantines(on_disk)),
-        ("damaged files", _damaged_files(on_disk)),
-        ("cleanup policies", _policies(on_disk)),
-        ("dead-letter settings", _mistakes(on_disk)),
-        ("quality reports", _quality(on_disk)),
-        ("gaps", _gaps(on_disk)),
-        ("Airflow", _airflow(on_disk)),
+    examinations: tuple[tuple[str, Callable[[Warehouse], Iterator[Check]], Sequence[Warehouse]], ...] = (
+        ("Java", _java, (on_disk,)),
+        ("Python packages", _packages, (on_disk,)),
+        ("JVM jars", _jars, (on_disk,)),
+        ("settings", _settings, (warehouse,)),
+        ("disk", _disk, (on_disk,)),
+        ("landing", _strays, (on_disk,)),
+        ("landing", _landing, on_disk.of_clusters()),
+        ("Kafka", _kafka, on_disk.of_clusters()),
+        ("writer's lock", _lock, (on_disk,)),
+        ("log store", _log_store, (warehouse,)),
+        ("tables", _tables, (on_disk,)),
+        ("header profiles", _header_profiles, on_disk.of_clusters()),
+        ("writers", _writers, on_disk.of_clusters()),
+        ("settings that match nothing", _unmatched, on_disk.of_clusters()),
+        ("quarantine", _quarantines, on_disk.of_clusters()),
+        ("damaged files", _damaged_files, on_disk.of_clusters()),
+        ("cleanup policies", _policies, on_disk.of_clusters()),
+        ("dead-letter settings", _mistakes, on_disk.of_clusters()),
+        ("quality reports", _quality, (on_disk,)),
+        ("gaps", _gaps, on_disk.of_clusters()),
+        ("Airflow", _airflow, (on_disk,)),
+        *((name, partial(_other, found), warehouse.of_clusters()) for name, found in others.items()),
     )
-    for name, found in (*examinations, *others.items()):
-        try:
-            checks += found
-        except AfterlogError as error:
-            checks.append(_environment_error(name, str(error)))
-        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:  # a damaged state file
-            checks.append(_environment_error(name, f"It cannot be examined: {error}", "Fix that and ask again."))
-        except Exception as error:  # a reader's error of any kind; its text can quote a record
-            kind = type(error).__name__
-            checks.append(
-                _environment_error(name, f"It cannot be examined ({kind}).", "Fix the tables that are named.")
-            )
+    checks: list[Check] = []
+    for name, examine, warehouses in examinations:
+        of_each = [_found(name, examine(own)) for own in warehouses]
+        checks += [one for one in of_each[0] if one.of_pattern and all(_says(found, one) for found in of_each)]
+        for own, found in zip(warehouses, of_each, strict=True):
+            head = "" if own.settings.sole_cluster == settings.sole_cluster else f"{own.cluster}: "
+            checks += [replace(one, name=f"{head}{one.name}") for one in found if not one.of_pattern]
+    return checks
+
+
+def _says(checks: Sequence[Check], wanted: Check) -> bool:
+    return any(check.finding == wanted.finding for check in checks)
+
+
+def _other(found: Callable[[Settings], Iterator[Check]], warehouse: Warehouse) -> Iterator[Check]:
+    return found(warehouse.settings)
+
+
+def _found(name: str, found: Iterator[Check]) -> list[Check]:
+    """Return the findings of an examination; one that fails becomes a finding."""
+    checks: list[Check] = []
+    try:
+        checks += found
+    except AfterlogError as error:
+        checks.append(_environment_error(name, str(error)))
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:  # a damaged state file
+        checks.append(_environment_error(name, f"It cannot be examined: {error}", "Fix that and ask again."))
+    except Exception as error:  # a reader's error of any kind; its text can quote a record
+        kind = type(error).__name__
+        checks.append(_environment_error(name, f"It cannot be examined ({kind}).", "Fix the tables that are named."))
     return checks
 
 
@@ -295,9 +322,12 @@ def _disk(warehouse: Warehouse) -> Iterator[Check]:
         yield Check("disk", "error" if lacks else "warning", finding, remedy, lacks=lacks)
 
 
-def _landing(warehouse: Warehouse) -> Iterator[Check]:
+def _strays(warehouse: Warehouse) -> Iterator[Check]:
     for name, sentence in oversights.stray_places(warehouse.settings):
         yield Check("landing", "warning", sentence, f"Move {name!r} to where it belongs.")
+
+
+def _landing(warehouse: Warehouse) -> Iterator[Check]:
     for stage in stages_of_type(Land):
         try:
             yield _feed(warehouse, stage)
@@ -508,7 +538,9 @@ def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
     if reason := _disagreement(warehouse, stage, known):
         read = "all landed files" if isinstance(stage, Land) else f"all of {' and '.join(stage.inputs)}"
         yield Check(stage.table, "warning", f"{reason}.", f"The next `afterlog run` reads {read} again, without harm.")
-    elif known and known.within_a_batch(warehouse.cluster, runner.reads_topics(warehouse.settings, stage)):
+    elif known and any(
+        known.within_a_batch(own.cluster, runner.reads_topics(own.settings, stage)) for own in warehouse.of_clusters()
+    ):
         yield Check(stage.table, "warning", "A run ended within a batch.", "The next `afterlog run` takes it again.")
     else:
         table = warehouse.last_version(stage.table)
@@ -677,7 +709,7 @@ def _stated(warehouse: Warehouse, stage: Stage) -> bool:
 def _unmatched(warehouse: Warehouse) -> Iterator[Check]:
     """Name patterns of the settings that match nothing that landed."""
     for finding, remedy in known.unmatched(warehouse):
-        yield Check("settings", "warning", finding, remedy)
+        yield Check("settings", "warning", finding, remedy, of_pattern=True)
 
 
 def _quarantines(warehouse: Warehouse) -> Iterator[Check]:

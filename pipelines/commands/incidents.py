@@ -500,6 +500,7 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
         return Answer(
             _json(
                 {
+                    "cluster": warehouse.cluster,
                     "sentence": sentence,
                     "now": now,
                     "incidents": [one.as_json(warehouse.settings.report) for one in opened],

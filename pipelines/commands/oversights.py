@@ -11,8 +11,8 @@ from typing import Literal
 from expectations.text import visible
 from pipelines.catalog import stages_of_type
 from pipelines.errors import UsageError
-from pipelines.settings import Settings, located
-from pipelines.settings.layers import fields_of
+from pipelines.settings import Settings, located, settings_file
+from pipelines.settings.layers import entry_of, fields_of, read_layers
 from pipelines.stage import Land, Split
 from pipelines.stores.places import scheme_of
 
@@ -36,6 +36,9 @@ def require_places(
     """
     for name, flag in flags.items():
         if name == "landing" and not (creates if lands is None else lands):
+            continue
+        if name == "landing" and settings.has_entries:
+            _require_landings(settings)
             continue
         place = getattr(settings, name)
         variable = f"{PREFIX}{name.upper()}"
@@ -61,6 +64,19 @@ def require_places(
             raise UsageError(f"The warehouse {place} cannot be created: {parent} {why}.")
 
 
+def _require_landings(settings: Settings) -> None:
+    """Check the landing directories of several clusters; those that only have their defaults need not exist.
+
+    Raises UsageError: a directory that is named for a cluster does not exist, and the cluster reads no topics.
+    """
+    for own in settings.of_clusters():
+        reads = any(own.topics_of(stage.directory) for stage in stages_of_type(Land))
+        if _exists(own.landing) and not _is_directory(own.landing):
+            raise UsageError(f"The landing directory {own.landing} of cluster {own.cluster} is not a directory.")
+        if own.landing != str(Path(settings.landing) / own.cluster) and not _exists(own.landing) and not reads:
+            raise UsageError(f"The landing directory {own.landing} of cluster {own.cluster} does not exist: create it.")
+
+
 def _is_directory(place: str | Path) -> bool:
     try:
         return Path(place).is_dir()
@@ -84,6 +100,11 @@ def unknown_variables() -> Iterator[tuple[str, str]]:
             continue
         if top in OTHER_VARIABLES:
             continue
+        if top == "CLUSTER" and (part := variable.removeprefix(f"{PREFIX}CLUSTER__")) != variable:
+            named = part.partition("__")[0]
+            if "__" not in part or entry_of(read_layers(settings_file(), Settings), named.lower()) is None:
+                yield variable, f"{variable} has no effect: no [[cluster]] has a name like {named}."
+            continue
         if top.lower() in ("gates", "spark"):
             yield variable, f"{variable} has no effect: set it in the settings file."
         elif top.lower() not in names:
@@ -105,13 +126,25 @@ def _meant(name: str, known: Sequence[str]) -> str:
 
 
 def stray_places(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield each entry of the landing directory that no feed reads: its name, and a sentence about it.
+    """Yield each entry of the landing directories that nothing reads: its name, and a sentence about it.
 
-    Names that begin with ``.`` or ``_``, or end in ``.tmp``, are ignored, as within the feeds' directories.
+    With ``[[cluster]]`` the shared landing directory has those of clusters. Names that begin with ``.`` or ``_``, or
+    end in ``.tmp``, are ignored, as within the feeds' directories.
     """
-    known = sorted({stage.directory for stage in stages_of_type(Land)})
+    feeds = sorted({stage.directory for stage in stages_of_type(Land)})
+    if settings.has_entries:
+        landings = [Path(own.landing) for own in settings.of_every_cluster()]
+        shared = Path(settings.landing)
+        if shared not in landings:
+            names = sorted({one.relative_to(shared).parts[0] for one in landings if one.is_relative_to(shared)})
+            yield from _strays_in(shared, names, "Clusters have their landing directories in")
+    for own in settings.of_clusters():
+        yield from _strays_in(Path(own.landing), feeds, "Feeds land in")
+
+
+def _strays_in(landing: Path, known: Sequence[str], what: str) -> Iterator[tuple[str, str]]:
     directories = ", ".join(f"{name}/" for name in known)
-    landing = Path(settings.landing)
+    end = f". {what} {directories}." if known else "."
     try:
         entries = sorted(landing.iterdir())
     except OSError:
@@ -124,7 +157,7 @@ def stray_places(settings: Settings) -> Iterator[tuple[str, str]]:
                 yield path.name, f"{path.name!r} in {landing} is not a directory: files of the feed go into one."
             continue
         close = get_close_matches(path.name, known, n=1) if path.is_dir() else []
-        meant = f"; did you mean {close[0]}/?" if close else f". Feeds land in {directories}."
+        meant = f"; did you mean {close[0]}/?" if close else end
         yield path.name, f"Nothing reads {path.name!r} in {landing}{meant}"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import reduce
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -317,26 +317,26 @@ def remarks(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], wr
     sentences = [] if written else _unknown_topic(warehouse, values.get("topic"))
     is_untold = not written and ALERTS.table in tables and not warehouse.settings.alerts.route
     sentences += [NO_ROUTE] if is_untold else []
-    for stage in (stage for stage in stages_of_type(Land) if stage.directory in feeds):
-        age = newest.of_feed(warehouse, stage, now)
+    read = [stage for stage in stages_of_type(Land) if stage.directory in feeds]
+    for stage, its in product(read, warehouse.of_clusters()):
+        age = newest.of_feed(its, stage, now)
+        feed = age.feed if warehouse.settings.sole_cluster else f"{age.feed} in cluster {its.cluster}"
         if not age.is_readable:
             continue
         if not age.used:
             if not written:
-                sentences.append(f"The feed {age.feed} is {age.in_words}.")
+                sentences.append(f"The feed {feed} is {age.in_words}.")
             continue
         stale = asked is not None and stage.directory in timed
         stale = stale and (age.accepted_at is None or age.accepted_at < now - window)
         as_of = "" if present - now < timedelta(minutes=1) else f", as of {newest.moment(now)}"
         if stale and age.accepted_at and age.at and age.at >= now - window:
             since = f"{newest.lasting(now - age.accepted_at)} old ({newest.moment(age.accepted_at)}){as_of}"
-            sentences.append(
-                f"Of the feed {age.feed} the newest accepted record is {since}; newer ones were not accepted."
-            )
+            sentences.append(f"Of the feed {feed} the newest accepted record is {since}; newer ones were not accepted.")
         elif stale:
-            sentences.append(f"Of the feed {age.feed} {age.in_words}{as_of}.")
+            sentences.append(f"Of the feed {feed} {age.in_words}{as_of}.")
         if stale or not written:
-            sentences += _held_of(warehouse, stage)
+            sentences += _held_of(its, stage)
     return sentences
 
 
@@ -345,7 +345,11 @@ def _unknown_topic(warehouse: Warehouse, topic: Parameter | None) -> list[str]:
     if not isinstance(topic, str) or not warehouse.exists(RECORDS):
         return []
     text = "SELECT DISTINCT original_topic AS topic FROM rows WHERE original_topic IS NOT NULL"
-    topics = [row["topic"] for row in jvmless.query(warehouse, RECORDS, text, {"cluster": warehouse.cluster})]
+    topics = [
+        row["topic"]
+        for own in warehouse.of_clusters()
+        for row in jvmless.query(own, RECORDS, text, {"cluster": own.cluster})
+    ]
     return [] if topic in topics else [f"No dead letter is of topic '{visible(topic)}'.{hint(topic, topics)}"]
 
 
@@ -462,7 +466,8 @@ def present(warehouse: Warehouse, tables: Collection[str]) -> dict[str, tuple[Co
         entries = [[getattr(entry, name) for name in names] for entry in freshness.freshness(warehouse)]
         found[FRESHNESS] = freshness.FRESHNESS, entries
     if ALERTS.table in tables:
-        found[ALERTS.table] = ALERTS, [[row[column.name] for column in ALERTS.columns] for row in alerts(warehouse)]
+        told = [row for own in warehouse.of_clusters() for row in alerts(own)]
+        found[ALERTS.table] = ALERTS, [[row[column.name] for column in ALERTS.columns] for row in told]
     return found
 
 

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from expectations.text import visible
 from pipelines.errors import EnvironmentLacking, UsageError
-from pipelines.metrics.families import families, of_cluster
+from pipelines.metrics.families import of_cluster, of_several
 from pipelines.run.follow import Cycle
 from pipelines.settings import Settings, located
 from pipelines.stores.directory import replace_text
@@ -34,6 +34,7 @@ class Meter(Collector):
 
         Raises UsageError: only Spark opens the warehouse.
         """
+        settings = settings.widened()  # metrics are those of the warehouse, whatever a run is narrowed to
         self.warehouse = Warehouse(settings)
         self.warehouse.refuse_spark_only("metrics are read")
         self.settings = settings
@@ -51,7 +52,7 @@ class Meter(Collector):
     def refresh(self) -> Sequence[str]:
         """Read the metrics anew, and write the file if the settings name one; return what went wrong."""
         with self.warehouse.store.pinned():
-            self.read = families(self.warehouse)
+            self.read = of_several(self.warehouse)
         if self.settings.metrics.file is None:
             return ()
         try:
@@ -65,7 +66,7 @@ class Meter(Collector):
         yield from self.read
         with self.lock:
             cycles, ended_at = dict(self.cycles), self.ended_at
-        cluster = self.warehouse.cluster
+        cluster = self.settings.sole_cluster
         if ended_at is not None:
             total = CounterMetricFamily("afterlog_cycles", "Cycles since this process began.", labels=["result"])
             for result, count in sorted(cycles.items()):
@@ -85,11 +86,12 @@ class Meter(Collector):
         Raises EnvironmentLacking: it cannot be written. UsageError: it has the metrics of another cluster.
         """
         file = located(self.settings.metrics.file or "")
-        known = _cluster_of(file)
-        if known not in (None, self.warehouse.cluster):
+        names = self.settings.names
+        if others := [name for name in _clusters_of(file) if name not in names]:
+            own = " and ".join(f"'{visible(name)}'" for name in names)
             raise UsageError(
-                f"{visible(str(file))} has the metrics of cluster '{visible(known)}': set [metrics] file to one of its "
-                f"own for cluster '{visible(self.warehouse.cluster)}', or remove it."
+                f"{visible(str(file))} has the metrics of cluster '{visible(others[0])}': set [metrics] file to one of "
+                f"its own for cluster {own}, or remove it."
             )
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -126,12 +128,12 @@ class Meter(Collector):
         return registry
 
 
-def _cluster_of(file: Path) -> str | None:
-    """Return the cluster whose metrics a file has; None if it has none, or does not say it."""
+def _clusters_of(file: Path) -> list[str]:
+    """Return the clusters whose metrics a file has; none if it has no metrics, or does not say it."""
     try:
         text = file.read_text(encoding="utf-8")
         told = "".join(f"{line}\n" for line in text.split("\n") if line.startswith(INFO))
         names = [one.labels.get("cluster") for each in text_string_to_metric_families(told) for one in each.samples]
     except (OSError, ValueError):
-        return None
-    return names[0] if names else None
+        return []
+    return [name for name in names if name is not None]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import chain
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -34,7 +35,7 @@ def families(warehouse: Warehouse, now: datetime | None = None) -> list[Metric]:
     now = now or datetime.now(UTC)
     parts: dict[str, Callable[[Warehouse, datetime], Iterator[Metric]]] = {
         "pipeline": _pipeline,
-        "rows": _rows,
+        "rows": lambda warehouse, now: _rows(warehouse, now, warehouse.cluster),
         "incidents": _incidents,
         "delivery": _delivery,
     }
@@ -50,8 +51,23 @@ def families(warehouse: Warehouse, now: datetime | None = None) -> list[Metric]:
     return [of_cluster(family, warehouse.cluster) for family in found]
 
 
-def of_cluster(family: Metric, cluster: str) -> Metric:
+def of_several(warehouse: Warehouse) -> list[Metric]:
+    """Return the families of each cluster, and the rows of stages that work on all at once, which name no cluster."""
+    now = datetime.now(UTC)
+    found: dict[str, Metric] = {}
+    of_all = _rows(warehouse, now, None) if warehouse.settings.sole_cluster is None else ()
+    for family in chain(*(families(own, now) for own in warehouse.of_clusters()), of_all):
+        if family.name in found:
+            found[family.name].samples += family.samples
+        else:
+            found[family.name] = family
+    return [*found.values()]
+
+
+def of_cluster(family: Metric, cluster: str | None) -> Metric:
     """Return a family whose series name their cluster: files of several clusters can be on one node exporter."""
+    if cluster is None:
+        return family
     family.samples = [one._replace(labels={"cluster": _utf8(cluster), **one.labels}) for one in family.samples]
     return family
 
@@ -100,14 +116,17 @@ def _pipeline(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
     yield _gauge("gap_offsets", "Offsets of topics that were gone before they were read.", ("topic",), bounded(gaps))
 
 
-def _rows(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
+def _rows(warehouse: Warehouse, now: datetime, cluster: str | None) -> Iterator[Metric]:
     rows: list[tuple[tuple[str, str], float]] = []
     runs: list[tuple[tuple[str, str], float]] = []
     if warehouse.exists(STAGE_RUNS):
         sums = ", ".join(f"sum({name}) AS {name}" for name in OUTCOMES)
-        text = f'SELECT "table" AS name, status, count(*) AS runs, {sums} FROM rows GROUP BY "table", status'
+        groups = '"table", status, "cluster"'
+        text = f'SELECT "table" AS name, status, "cluster", count(*) AS runs, {sums} FROM rows GROUP BY {groups}'
         totals: Counter[tuple[str, str]] = Counter()
-        for one in jvmless.query(warehouse, STAGE_RUNS, text, {"cluster": warehouse.cluster}):
+        for one in jvmless.query(warehouse, STAGE_RUNS, text, {"cluster": warehouse.cluster}, or_null=True):
+            if one["cluster"] != cluster:
+                continue
             runs.append(((one["name"], one["status"]), float(one["runs"])))
             for outcome in OUTCOMES:
                 totals[one["name"], outcome] += one[outcome] or 0

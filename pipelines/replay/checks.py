@@ -22,4 +22,5 @@ def checks(settings: Settings) -> Iterator[Check]:
     for rule in told if there else ():
         if not any(rule.may_match(row) for row in there):
             finding = f"Rule '{visible(rule.name)}' of [replay] rules matches no dead letter that landed."
-            yield Check("replay rules", "warning", finding, "Correct its patterns, unless such ones are still to come.")
+            remedy = "Correct its patterns, unless such ones are still to come."
+            yield Check("replay rules", "warning", finding, remedy, of_pattern=True)

@@ -7,19 +7,19 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy, readable
+from pipelines.errors import ClustersLeft, EnvironmentLacking, UsageError, WriterBusy, readable
 from pipelines.jvm import session, small
-from pipelines.kafka.errors import NoTopics, Refused
+from pipelines.kafka.errors import NoTopics, Refused, probed
 from pipelines.run import freshness, runner
 from pipelines.run.stop import Stop
-from pipelines.settings import PROJECT, Settings
+from pipelines.settings import LANDING_DIRECTORIES, PROJECT, Settings
 from pipelines.stage import Split, Stage
 from pipelines.steps import held
 from pipelines.steps.watch import NOBODY, Watch
@@ -52,6 +52,16 @@ class Blocked:
     message: str
     batch: dict[str, Batch]
     scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Away:
+    """One of several clusters that cannot be read: since when, why, and when by the clock it is tried again."""
+
+    since: str
+    message: str
+    patience: float
+    due: float
 
 
 @dataclass(frozen=True)
@@ -125,6 +135,7 @@ class Follower:
         self.worked = False
         self.patience = 0.0
         self.starting = False
+        self.away: dict[str, Away] = {}
 
     @property
     def exit_code(self) -> int:
@@ -183,6 +194,9 @@ class Follower:
         else:
             result = "idle"
             self._tell_recovery()
+        if self.away and result != "skipped":
+            message = message or " ".join(f"Cluster {name}: {one.message}" for name, one in self.away.items())
+            result = "failed" if self._all_away else result
         read: dict[str, int] = {}
         for one in self.done:
             if one.read:
@@ -224,26 +238,38 @@ class Follower:
             yield
 
     def _run(self, kept: ExitStack) -> None:
-        """Run the stages that do not rest, if they have anything to do."""
+        """Run the stages that do not rest, if they have anything to do, on the clusters that do not wait either."""
+        waits = self._still_away()
+        try:
+            self._run_on(self.settings.without_topics(waits) if waits else self.settings, kept)
+        except ClustersLeft as left:
+            self._tell_away(left)
+            waits |= left.of_clusters.keys()
+        self._tell_back(waits)
+
+    def _run_on(self, settings: Settings, kept: ExitStack) -> None:
         self._look_at_blocked()
         stages = self._awake()
-        if runner.idle(self.warehouse, stages):
+        warehouse = replace(self.warehouse, settings=settings)
+        if runner.idle(warehouse, stages):
             self._note_held(runner.at_rest(self.warehouse, stages, ""))
             return
         if self.warehouse.session is None:
             self._start(kept)
+            warehouse = replace(self.warehouse, settings=settings)
         lock.name_jvm(self.warehouse.root, self.warehouse.spark)
-        waiting = freshness.unread_bytes(self.warehouse, stages)
+        waiting = freshness.unread_bytes(warehouse, stages)
         is_short = waiting is not None and waiting < session.SHORT_WORK
         session.tune_for(self.warehouse.spark, self.settings, short_work=is_short)
         try:
             again = self.failure is not None
             runner.run(
-                self.warehouse,
+                warehouse,
                 stages,
                 self._take,
                 stopping=self.stop.asked,
                 note_failures=not again,
+                known_away=self.away.keys(),
                 watch=self.watch,
             )
         finally:
@@ -338,7 +364,40 @@ class Follower:
         self.failing_since = self.failing_since or _text(now())
         # Brokers refuse at once, so that a retry costs little: do not make other topics wait longer.
         answered = isinstance(error, UsageError)
-        self.patience = 0.0 if answered else min(MOST_PATIENCE_SECONDS, 2 * self.patience or 1.0)
+        self.patience = 0.0 if answered else _longer(self.patience)
+
+    def _still_away(self) -> set[str]:
+        """Return the clusters to leave out of this cycle: those that wait, and those that no socket can reach.
+
+        Kafka's clients would wait for such brokers as long as they may, and the other clusters with them.
+        """
+        known = {own.cluster: own.kafka for own in self.settings.of_clusters()}
+        waits = {name for name, one in self.away.items() if one.due > self.clock()}
+        left = {name: error for name in self.away.keys() - waits if (error := probed(known[name])) is not None}
+        if left:
+            self._tell_away(ClustersLeft(left))
+        return waits | left.keys()
+
+    def _tell_away(self, left: ClustersLeft) -> None:
+        """Say which clusters cannot be read, unless it is said, and let each wait longer and longer by itself."""
+        for name, error in left.of_clusters.items():
+            known = self.away.get(name)
+            if known is None or known.message != str(error):
+                self.say(f"Cluster {name}: {error} It is tried again.")
+            patience = 0.0 if isinstance(error, UsageError) else _longer(known.patience if known else 0.0)
+            since = known.since if known else _text(now())
+            self.away[name] = Away(since, str(error), patience, self.clock() + patience)
+
+    def _tell_back(self, waits: Collection[str]) -> None:
+        """Say which clusters work again: all but those that wait."""
+        for name in self.away.keys() - waits:
+            self.say(f"Cluster {name} works again, after it failed since {self.away.pop(name).since}.")
+
+    @property
+    def _all_away(self) -> bool:
+        """True if no cluster with topics can be read."""
+        reads = {own.cluster for own in self.settings.of_clusters() if any(map(own.topics_of, LANDING_DIRECTORIES))}
+        return bool(reads) and reads <= self.away.keys()
 
     def _tell_recovery(self) -> None:
         if self.failure is not None:
@@ -350,6 +409,10 @@ class Follower:
     def _pause(self, began: float) -> float:
         """Return how many seconds to wait after a cycle that began at ``began``."""
         return self.patience or max(BREATH_SECONDS, began + self.every_seconds - self.clock())
+
+    @property
+    def _away_since(self) -> str | None:
+        return max(one.since for one in self.away.values()) if self.away and self._all_away else None
 
     def _tidy(self) -> None:
         """Remove gate results older than Data Docs show; otherwise only building a report removes them."""
@@ -375,9 +438,13 @@ class Follower:
             "every_seconds": self.every_seconds,
             "cycle_began_at": self.began_at,
             "last_cycle": asdict(self.last) if self.last else None,
-            "failing_since": self.failing_since,
+            "failing_since": self.failing_since or self._away_since,
             "blocked": blocked,
         }
+        if self.settings.sole_cluster is None:
+            facts["away"] = [
+                {"cluster": name, "since": one.since, "message": one.message} for name, one in self.away.items()
+            ]
         try:
             self.health.parent.mkdir(parents=True, exist_ok=True)
             replace_text(self.health, json.dumps(facts) + "\n")
@@ -417,6 +484,10 @@ def _once() -> Iterator[Callable[[], None]]:
         yield found.new_cycle
     finally:
         log.removeFilter(found)
+
+
+def _longer(patience: float) -> float:
+    return min(MOST_PATIENCE_SECONDS, 2 * patience or 1.0)
 
 
 def _message(table: str, known: Progress) -> str:

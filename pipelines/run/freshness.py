@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -59,7 +60,11 @@ class Freshness:
 
 
 def freshness(warehouse: Warehouse) -> list[Freshness]:
-    """Return one entry per stage; a session is needed only where nothing else opens tables."""
+    """Return one entry per cluster and stage; a session is needed only where nothing else opens tables."""
+    return [entry for own in warehouse.of_clusters() for entry in _of_cluster(own)]
+
+
+def _of_cluster(warehouse: Warehouse) -> list[Freshness]:
     entries = []
     away: EnvironmentLacking | None = None
     for stage in CATALOG:
@@ -91,20 +96,16 @@ def unread_bytes(warehouse: Warehouse, stages: Sequence[Stage]) -> int | None:
     """Return roughly how many unread bytes stages have; None if only a session could tell."""
     if not warehouse.opens_tables:
         return None
-    landing = [
-        (stage, progress.load(warehouse, stage.table))
-        for stage in stages
-        if isinstance(stage, Land) and warehouse.settings.topics_of(stage.directory)
-    ]
-    try:
-        size = BYTES_OF_A_RECORD * sum(waiting(warehouse.settings, landing).values())
-    except AfterlogError:  # the run will report it
-        size = 0
+    size = 0
+    landing = [(stage, progress.load(warehouse, stage.table)) for stage in stages if isinstance(stage, Land)]
+    for own in warehouse.of_clusters():
+        with contextlib.suppress(AfterlogError):  # the run will report it
+            size += BYTES_OF_A_RECORD * sum(waiting(own.settings, landing).values())
+        for feed, known in landing:
+            size += sum(file.size for file in unread(own.settings, feed, known).values())
     for stage in stages:
-        known = progress.load(warehouse, stage.table)
-        if isinstance(stage, Land):
-            size += sum(file.size for file in unread(warehouse.settings, stage, known).values())
-        else:
+        if not isinstance(stage, Land):
+            known = progress.load(warehouse, stage.table)
             size += sum(
                 warehouse.bytes_after(table, known.version_of(table) if known else None) for table in stage.inputs
             )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -17,13 +17,13 @@ from expectations.text import visible
 from expectations.verdict import MOST_NAMED, WHOLE, Outcome, Verdict, sentence_of
 from pipelines.catalog import CATALOG
 from pipelines.engines.choose import Choice
-from pipelines.errors import AfterlogError
+from pipelines.errors import AfterlogError, ClustersLeft, EnvironmentLacking, UsageError
 from pipelines.settings import Settings
 from pipelines.stage import Ask, Land, Split, Stage, Summarise
 from pipelines.steps import held, scopes
 from pipelines.steps.few_split import split_of
 from pipelines.steps.held import NOTHING_ACCEPTED, Acceptance
-from pipelines.steps.land import land, unread, waiting
+from pipelines.steps.land import Landed, land, unread, waiting
 from pipelines.steps.modules import ask_module
 from pipelines.steps.scopes import History
 from pipelines.steps.summarise import refreshed
@@ -39,6 +39,18 @@ log = logging.getLogger("afterlog")
 
 Reporter = Callable[[StageRun], None]
 LETTERS = "bcdfghjkmnpqrstvwxz"
+
+
+@dataclass
+class _Left:
+    """What a run left unread: the first error of each cluster, and the errors of clusters that do not answer.
+
+    Those of ``silent`` clusters are not noted.
+    """
+
+    silent: frozenset[str]
+    errors: dict[str, AfterlogError] = field(default_factory=dict)
+    away: dict[str, AfterlogError] = field(default_factory=dict)
 
 
 class Stopped(Exception):
@@ -58,7 +70,8 @@ def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = N
 
     Held rows are not work as long as the gate would find the same.
 
-    Raises AfterlogError: only topics can have new input, and the cluster cannot be asked.
+    Raises AfterlogError: only topics can have new input, and the cluster cannot be asked. ClustersLeft: this is so of
+    some of several clusters, and the others have nothing new.
     """
     with warehouse.store.pinned():
         return _is_idle(warehouse, stages, accepted)
@@ -74,6 +87,7 @@ def _is_idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance
         return False
     if any(warehouse.last_version(contract.table) is None for contract in contracts()):
         return False
+    owns = warehouse.of_clusters()
     landing: list[tuple[Land, Progress | None]] = []
     asking: list[Ask] = []
     for stage in stages:
@@ -82,13 +96,13 @@ def _is_idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance
             return False
         if (
             known
-            and known.within_a_batch(warehouse.cluster, reads_topics(warehouse.settings, stage))
+            and any(known.within_a_batch(own.cluster, reads_topics(own.settings, stage)) for own in owns)
             and not held.rests(known, warehouse.settings, stage, accepted)
         ):
             return False
         if isinstance(stage, Land):
             older = known is not None and known.is_ahead_of(warehouse.last_version(stage.table))
-            if older or unread(warehouse.settings, stage, known):
+            if older or any(unread(own.settings, stage, known) for own in owns):
                 return False
             landing.append((stage, known))
         elif any(
@@ -101,9 +115,20 @@ def _is_idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance
         if any((version or 0) > (warehouse.last_version(table) or 0) for table, (_, version) in beside.items()):
             return False
     # Ask Kafka last: it takes longer than everything else.
-    return not any(waiting(warehouse.settings, landing, noting=warehouse).values()) and not any(
-        ask_module(stage).is_stale(warehouse) for stage in asking
-    )
+    left: dict[str, AfterlogError] = {}
+    for own in owns:
+        try:
+            if any(waiting(own.settings, landing, noting=own).values()):
+                return False
+        except AfterlogError as error:
+            if len(owns) == 1:
+                raise
+            left[own.cluster] = error
+    if any(ask_module(stage).is_stale(warehouse) for stage in asking):
+        return False
+    if left:
+        raise ClustersLeft(left)
+    return True
 
 
 def reads_topics(settings: Settings, stage: Stage) -> bool:
@@ -164,6 +189,7 @@ def run(
     *,
     stopping: Callable[[], bool] = lambda: False,
     note_failures: bool = True,
+    known_away: Collection[str] = (),
     accepted: Acceptance = NOTHING_ACCEPTED,
     watch: Watch = NOBODY,
 ) -> list[StageRun]:
@@ -172,8 +198,9 @@ def run(
     Rows that break a contract are held, unless they are ``accepted``, and later stages continue with the other rows. If
     the facts of a summary are broken, its batch stays uncommitted, and stages that depend on it wait. Any other error
     is raised after the counts so far are reported; an error that leaves topics unread is raised after all stages.
-    Without ``note_failures`` such errors are not reported. When ``stopping`` returns true no further stage begins.
-    Whoever makes it true may also cancel Spark's jobs. The next run then reports what was done.
+    Without ``note_failures`` such errors are not reported, nor are those of the clusters ``known_away``. When
+    ``stopping`` returns true no further stage begins. Whoever makes it true may also cancel Spark's jobs. The next run
+    then reports what was done.
 
     Raises Stopped: ``stopping`` returned true.
     """
@@ -184,7 +211,7 @@ def run(
         run_id = new_run_id()
         stage_runs: list[StageRun] = []
         held_up = blocked_upstream(warehouse, stages)
-        left: list[AfterlogError] = []
+        left = _Left(frozenset(known_away if note_failures else warehouse.settings.names))
         try:
             for number, stage in enumerate(stages, 1):
                 if stopping():
@@ -204,8 +231,8 @@ def run(
         finally:
             if not stopping():
                 quality.report(warehouse)
-        if left:
-            raise left[0]
+        if left.errors:
+            raise next(iter(left.errors.values())) if warehouse.settings.sole_cluster else ClustersLeft(left.errors)
         return stage_runs
 
 
@@ -213,7 +240,7 @@ def _run_stage(
     warehouse: Warehouse,
     stage: Stage,
     run_id: str,
-    left: list[AfterlogError],
+    left: _Left,
     stopping: Callable[[], bool],
     note_failures: bool,
     accepted: Acceptance,
@@ -227,15 +254,10 @@ def _run_stage(
     stage_runs: list[StageRun] = []
     try:
         if isinstance(stage, Land):
-            landed = land(warehouse, stage, run_id, started_at, watch)
-            stage_runs += [landed.stage_run] if landed.stage_run else []
-            if landed.left and not stopping():
-                at = quality.now()
-                failed = StageRun(run_id, stage.table, "failed", at, at, message=str(landed.left))
-                if note_failures:
-                    quality.note(warehouse, failed)
-                stage_runs.append(failed)
-                left.append(landed.left)
+            for number, own in enumerate(warehouse.of_clusters()):
+                if number and stopping():
+                    break
+                stage_runs += _land(own, stage, run_id, left, stopping, warehouse.settings.sole_cluster is None, watch)
         elif isinstance(stage, Split):
             stage_runs += _run_split(warehouse, stage, run_id, stopping, accepted)
         elif isinstance(stage, Summarise):
@@ -252,6 +274,43 @@ def _run_stage(
         raise
     at = quality.now()
     return stage_runs or [StageRun(run_id, stage.table, "idle", started_at, at)]
+
+
+def _land(
+    warehouse: Warehouse,
+    stage: Land,
+    run_id: str,
+    left: _Left,
+    stopping: Callable[[], bool],
+    is_one_of_several: bool,
+    watch: Watch,
+) -> list[StageRun]:
+    """Land what is new of a feed in one cluster.
+
+    An error of one of several keeps no other one from landing, and one that does not answer is asked once in a run.
+    """
+    cluster = warehouse.cluster if is_one_of_several else None
+    away = left.away.get(warehouse.cluster) if reads_topics(warehouse.settings, stage) else None
+    if away is not None:
+        warehouse = replace(warehouse, settings=warehouse.settings.files_only())
+    try:
+        landed = land(warehouse, stage, run_id, quality.now(), watch)
+    except (EnvironmentLacking, UsageError) as error:
+        if not is_one_of_several or stopping():
+            raise
+        landed = Landed(None, error)
+    done = [replace(landed.stage_run, cluster=cluster)] if landed.stage_run else []
+    reason = landed.left or away
+    if reason is None or stopping():
+        return done
+    if landed.is_away and is_one_of_several:
+        left.away[warehouse.cluster] = reason
+    at = quality.now()
+    failed = StageRun(run_id, stage.table, "failed", at, at, message=str(reason), cluster=cluster)
+    if warehouse.cluster not in left.silent:
+        quality.note(warehouse, failed)
+    left.errors.setdefault(warehouse.cluster, reason)
+    return [*done, failed]
 
 
 def _run_summary(warehouse: Warehouse, stage: Summarise, run_id: str, stopping: Callable[[], bool]) -> list[StageRun]:
@@ -318,7 +377,7 @@ def _run_split(
         progress.save(warehouse, stage.table, fixed)
         known, stage_run = _split(warehouse, stage, fixed, run_id, accepted)
         stage_runs += [stage_run] if stage_run else []
-    own = held.of_cluster(known, warehouse.cluster)
+    own = held.of_clusters(known, warehouse.settings.names)
     if (own.held or own.blocked_since) and not (stage_runs and stage_runs[-1].status == "broken"):
         stage_runs.append(_still_held(stage, own, run_id))
     return stage_runs
@@ -564,7 +623,7 @@ def _decided(
     """
     broken = verdict.broken(counted.scopes)
     passes = {
-        name for name in broken if accepted.has(stage.table, name, scopes.is_of(settings.cluster, name, known.home))
+        name for name in broken if accepted.has(stage.table, name, scopes.is_of_any(settings.names, name, known.home))
     }
     holds = {name: outcomes for name, outcomes in broken.items() if name not in passes}
     since, under = at.isoformat(timespec="seconds"), held.circumstances(settings, stage)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator
+from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError, field_validator
 
+from expectations.text import visible
 from pipelines.errors import UsageError
 from pipelines.installation import PROJECT, ROOT, settings_files
 from pipelines.settings import s3
 from pipelines.settings.airflow import Airflow, Pod, Ssh
 from pipelines.settings.alerts import Alerts
+from pipelines.settings.clusters import OWN_KEYS, ClusterEntry, check_landings, entries_of, folded
 from pipelines.settings.feeds import (
     LANDING_DIRECTORIES,
     Acknowledgements,
@@ -25,11 +28,12 @@ from pipelines.settings.feeds import (
     Topics,
 )
 from pipelines.settings.kafka import Kafka
-from pipelines.settings.layers import read_layers
+from pipelines.settings.layers import chosen_cluster, read_layers
 from pipelines.settings.payloads import Mask, PrivacyKey, SchemaFile
 from pipelines.settings.profiles import MappedHeader, OwnProfile, RequiredProfile
 from pipelines.settings.runs import Gate, Lock, Metrics, Replay, Report, Silence
 from pipelines.settings.section import Section, Share, first_mistake
+from pipelines.text import hint
 
 __all__ = [
     "AIRFLOW_HOME",
@@ -52,12 +56,15 @@ __all__ = [
     "Settings",
     "Topics",
     "first_mistake",
-    "kafka_connection",
+    "kafka_connections",
+    "kafka_variable",
     "load",
     "located",
     "settings_file",
     "tasks_run_elsewhere",
 ]
+
+T = TypeVar("T", "Settings", ClusterEntry)
 
 ZONE = "spark.sql.session.timeZone"
 QUESTIONS = ROOT / "sql" / "questions"
@@ -70,6 +77,9 @@ class Settings(Section):
     ``shared_directories`` says that warehouse and landing have the same path on all machines of Spark's cluster.
     ``kafka_connection``, unless empty, names the Airflow connection from which DAGs take the cluster instead of
     ``kafka``. With the ``engine`` spark, Spark makes every table and decision; with auto, DuckDB makes what is small.
+
+    With ``[[cluster]]`` entries ``of_clusters`` gives the settings of each cluster. These settings name the first one
+    as ``cluster``, and are those of what works on the rows of all clusters at once.
     """
 
     cluster: Annotated[str, Field(min_length=1)] = "default"
@@ -98,6 +108,10 @@ class Settings(Section):
     privacy: tuple[Mask, ...] = ()
     privacy_key: PrivacyKey = PrivacyKey()
     spark: dict[str, str] = Field(default_factory=dict)
+
+    _entries: tuple[ClusterEntry, ...] = PrivateAttr(default=())
+    _only: str | None = PrivateAttr(default=None)
+    _site: str = PrivateAttr(default="")
 
     @field_validator("warehouse")
     @classmethod
@@ -137,8 +151,80 @@ class Settings(Section):
     def reports(self) -> Path:
         """Return the directory of the reports, which is always local."""
         if self.report.directory:
-            return located(self.report.directory)
-        return (PROJECT / "reports") if "://" in self.warehouse else Path(self.warehouse) / "_reports"
+            whole = located(self.report.directory)
+        else:
+            whole = (PROJECT / "reports") if "://" in self.warehouse else Path(self.warehouse) / "_reports"
+        return whole / self.site
+
+    @property
+    def site(self) -> str:
+        """The path of the cluster's pages below those of the first cluster; empty for the first one."""
+        return self._site
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether ``[[cluster]]`` names the clusters."""
+        return bool(self._entries)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The clusters that these settings are for."""
+        return tuple(one.name for one in self._chosen) or (self.cluster,)
+
+    @property
+    def every_name(self) -> tuple[str, ...]:
+        """The same, also of clusters that ``--cluster`` leaves out."""
+        return tuple(one.name for one in self._entries) or (self.cluster,)
+
+    @property
+    def sole_cluster(self) -> str | None:
+        """The cluster that these settings are for; None if there are several."""
+        return self.cluster if len(self.names) == 1 else None
+
+    @property
+    def _chosen(self) -> tuple[ClusterEntry, ...]:
+        return tuple(one for one in self._entries if self._only in (None, one.name))
+
+    def of_clusters(self) -> tuple[Settings, ...]:
+        """Return the settings of each cluster, for what lands it, asks it or tells of it; these without entries."""
+        return tuple(map(self._of, self._chosen)) or (self,)
+
+    def of_every_cluster(self) -> tuple[Settings, ...]:
+        """Return the same, also of clusters that ``--cluster`` leaves out."""
+        return tuple(map(self._of, self._entries)) or (self,)
+
+    def widened(self) -> Settings:
+        """Return the settings for all clusters, also if ``--cluster`` chose one."""
+        return _narrowed(self, None)
+
+    def files_only(self) -> Settings:
+        """Return the settings of a cluster of which only files are read, as it cannot be reached now."""
+        return _files_only(self)
+
+    def without_topics(self, names: Collection[str]) -> Settings:
+        """Return the settings of several clusters, of some of which only files are read."""
+        changed = self.model_copy()
+        changed._entries = tuple(_files_only(one) if one.name in names else one for one in self._entries)
+        return changed
+
+    def _of(self, entry: ClusterEntry) -> Settings:
+        sections = {name: getattr(entry, name) for name in ("kafka", "kafka_connection", *OWN_KEYS)}
+        landing = located(entry.landing) if entry.landing is not None else Path(self.landing) / entry.name
+        site = "" if entry is self._entries[0] else f"clusters/{entry.name}"
+        url = self.report.url and site and f"{self.report.url}{site}/"
+        report = self.report.model_copy(update={"url": url}) if url else self.report
+        own = self.model_copy(
+            update={"cluster": entry.name, "landing": str(landing), "report": report, **sections},
+        )
+        own._entries, own._only, own._site = (), None, site
+        return own
+
+
+def _files_only(cluster: T) -> T:
+    sections = [name for name in OWN_KEYS if isinstance(getattr(cluster, name), Topics)]
+    return cluster.model_copy(
+        update={name: getattr(cluster, name).model_copy(update={"source": "files"}) for name in sections}
+    )
 
 
 def located(path: str) -> Path:
@@ -146,11 +232,12 @@ def located(path: str) -> Path:
     return (PROJECT / Path(path).expanduser()).absolute()
 
 
-def load(**flags: Any) -> Settings:
+def load(only: str | None = None, **flags: Any) -> Settings:
     """Read the settings file, the environment and flags (None means not given); each overrides the one before.
 
     ``AFTERLOG_LOCK__WAIT_SECONDS=5`` sets ``wait_seconds`` of ``[lock]``; ``AFTERLOG_LOCK={...}``, a JSON object,
-    replaces all of ``[lock]``, as a flag does. Relative paths of flags are below the current directory.
+    replaces all of ``[lock]``, as a flag does. Relative paths of flags are below the current directory. ``only`` names
+    the one cluster that the settings are for, of several; so does ``AFTERLOG_CLUSTER``.
 
     Raises UsageError: a file or value that cannot be used.
     """
@@ -159,31 +246,79 @@ def load(**flags: Any) -> Settings:
         if flags.get(name) and "://" not in str(flags[name]):  # an empty flag does not mean the current directory
             flags[name] = str(Path(flags[name]).expanduser().absolute())
     values.update({name: value for name, value in flags.items() if value is not None})
+    shared = values
+    if isinstance(values.get("cluster"), list | tuple):
+        shared = {name: value for name, value in values.items() if name != "cluster"}
     try:
-        settings = Settings.model_validate(values)
+        settings = Settings.model_validate(shared)
     except ValidationError as error:
         raise UsageError(f"The setting {first_mistake(error)}") from None
-    for directory in LANDING_DIRECTORIES:
-        if settings.topics_of(directory) and not settings.kafka.bootstrap_servers:
-            section = directory.replace("-", "_")
-            raise UsageError(f'[{section}] has source = "kafka": set bootstrap_servers under [kafka].')
-    if any(mask.do == "hash" for mask in settings.privacy) and settings.privacy_key.hash_key_env is None:
-        raise UsageError('[[privacy]] has do = "hash": set hash_key_env under [privacy_key].')
     absolute = {
         name: str(located(getattr(settings, name)))
         for name in ("warehouse", "landing")
         if "://" not in getattr(settings, name)
     }
-    return settings.model_copy(update=absolute)
+    settings = settings.model_copy(update=absolute)
+    if shared is not values:
+        if settings.kafka_connection:
+            raise UsageError("The setting kafka_connection cannot be used beside [[cluster]]: set it in each of them.")
+        settings._entries = entries_of(values)
+        check_landings({own.cluster: Path(os.path.realpath(own.landing)) for own in settings.of_every_cluster()})
+        only = only or chosen_cluster()
+    for own in settings.of_every_cluster():
+        _check_servers(own, f"cluster {own.cluster}, under [cluster.kafka]" if settings._entries else "")
+    if any(mask.do == "hash" for mask in settings.privacy) and settings.privacy_key.hash_key_env is None:
+        raise UsageError('[[privacy]] has do = "hash": set hash_key_env under [privacy_key].')
+    return _narrowed(settings, only)
 
 
-def kafka_connection() -> str | None:
-    """Return the Airflow connection that the file or the environment names, even if other settings are wrong.
+def _check_servers(settings: Settings, of: str) -> None:
+    for directory in LANDING_DIRECTORIES:
+        if settings.topics_of(directory) and not settings.kafka.bootstrap_servers:
+            where = f"of {of}" if of else "under [kafka]"
+            section = directory.replace("-", "_")
+            raise UsageError(f'[{section}] has source = "kafka": set bootstrap_servers {where}.')
 
-    Raises UsageError: a file that cannot be read.
+
+def _narrowed(settings: Settings, only: str | None) -> Settings:
+    """Return the settings for the one cluster that is named, for all if none is.
+
+    Raises UsageError: there is no such cluster.
     """
-    name = read_layers(settings_file(), Settings).get("kafka_connection")
-    return name if isinstance(name, str) else None
+    known = settings.every_name
+    if only is not None and only not in known:
+        there = f"clusters: {', '.join(map(visible, known))}"
+        raise UsageError(f"There is no cluster '{visible(only[:64])}'; {there}.{hint(only, known)}")
+    if not settings._entries:
+        return settings
+    settings = settings.model_copy(update={"cluster": only or known[0]})
+    settings._only = only
+    return settings
+
+
+def kafka_connections(only: str | None = None, given: str | None = None) -> dict[str, str]:
+    """Return the Airflow connections that the file or the environment names, even if other settings are wrong.
+
+    Each is under the variable that takes what the connection says: ``AFTERLOG_KAFKA``, or that of a ``[[cluster]]``.
+    ``given`` replaces the connection of the only cluster.
+
+    Raises UsageError: a file that cannot be read, or a connection is given for several clusters.
+    """
+    values = read_layers(settings_file(), Settings)
+    entries = values.get("cluster")
+    if not isinstance(entries, list):
+        entries, only = [{"kafka_connection": values.get("kafka_connection")}], None
+    only = only or chosen_cluster()
+    chosen = [one for one in entries if isinstance(one, dict) and only in (None, one.get("name"))]
+    if given and len(chosen) > 1:
+        raise UsageError("kafka_connection is that of one cluster: say by cluster which one.")
+    wanted = {kafka_variable(one.get("name")): given or one.get("kafka_connection") for one in chosen}
+    return {variable: name for variable, name in wanted.items() if isinstance(name, str) and name}
+
+
+def kafka_variable(cluster: object) -> str:
+    """Return the variable that replaces ``[kafka]``, or that of a named ``[[cluster]]``."""
+    return "AFTERLOG_KAFKA" if cluster is None else f"AFTERLOG_CLUSTER__{folded(str(cluster)).upper()}__KAFKA"
 
 
 def tasks_run_elsewhere() -> Pod | Ssh | None:

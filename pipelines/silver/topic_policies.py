@@ -45,15 +45,16 @@ def is_stale(warehouse: Warehouse) -> bool:
     """Tell, without a session, whether the table differs from what settings and cluster say about its topics."""
     if not warehouse.last_version(CONTRACT.table):  # created, never written
         return False
-    rows = jvmless.rows(warehouse, CONTRACT.table, {"cluster": warehouse.cluster})
-    return bool(_changed(warehouse, rows))
+    return any(
+        _changed(own, jvmless.rows(own, CONTRACT.table, {"cluster": own.cluster})) for own in warehouse.of_clusters()
+    )
 
 
 def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
     """Update the table, with the topics of changed rows of silver.log_ranges; return how many rows changed.
 
     The landed log of a topic can itself show that it was compacted. Nothing else changes rows of clusters other than
-    the one in the settings. If the cluster cannot be asked, or does not report a topic, its last answer stays.
+    those in the settings. If a cluster cannot be asked, or does not report a topic, its last answer stays.
     """
     rows = jvmless.rows_by_spark(warehouse, CONTRACT.table, {}) if _was_written(warehouse) else []
     known = {(row["cluster"], row["topic"]): row for row in rows}
@@ -66,11 +67,13 @@ def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
                 one = known.setdefault(tuple(key), dict.fromkeys((column.name for column in CONTRACT.columns), None))
                 one |= dict(zip(("cluster", "topic"), key, strict=True))
         shown = _shown(warehouse, {(cluster, topic) for cluster, topic, _ in touched} & known.keys())
-    of_own = {topic: is_shown for (cluster, topic), is_shown in shown.items() if cluster == warehouse.cluster}
-    changed = _changed(warehouse, [row for row in known.values() if row["cluster"] == warehouse.cluster], of_own)
+    changed: list[Row] = []
+    for own in warehouse.of_clusters():
+        of_own = {topic: is_shown for (cluster, topic), is_shown in shown.items() if cluster == own.cluster}
+        changed += _changed(own, [row for row in known.values() if row["cluster"] == own.cluster], of_own)
     for place, is_shown in shown.items():
         now = known[place] | _in_effect(known[place], is_shown)
-        if place[0] != warehouse.cluster and now != known[place]:
+        if place[0] not in warehouse.settings.names and now != known[place]:
             changed.append(now)
     before = {(row["cluster"], row["topic"]): row for row in rows}
     written = {key: row for key, row in known.items() if key not in before}

@@ -441,6 +441,25 @@ class Content:
         return told
 
 
+@dataclass(frozen=True)
+class Other:
+    """Another cluster of the settings: where its front is, and whether anything is wrong in it."""
+
+    cluster: str
+    address: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Siblings:
+    """The other clusters of the settings; ``above`` leads to the pages of the first one, with Data Docs of all."""
+
+    others: tuple[Other, ...] = ()
+    above: str = ""
+
+
+ALONE = Siblings()
+
 _UNSHOWN = ("description",)  # of topologies: `afterlog describe --format json` tells them
 
 

@@ -24,7 +24,7 @@ from pipelines.commands.incidents import clock, quoted
 from pipelines.incidents.blast import Blast
 from pipelines.run.newest import lasting, moment
 from pipelines.site import addresses, charts, findings
-from pipelines.site.content import SETTLED, SHOWN_DAYS, Application, Case, Content, Light, Place
+from pipelines.site.content import ALONE, SETTLED, SHOWN_DAYS, Application, Case, Content, Light, Place, Siblings
 from pipelines.site.parts import Parts
 from pipelines.site.quality import Pipeline, bars, unread_of
 from pipelines.text import elided, iso, size_of
@@ -61,14 +61,16 @@ class Page:
     text: Callable[[], str]
 
 
-def pages(content: Content, directory: Path | None = None) -> Iterator[Page]:
+def pages(content: Content, directory: Path | None = None, siblings: Siblings = ALONE) -> Iterator[Page]:
     """Return all pages of a site; each is made when its text is asked for, with what ``directory`` has."""
     site = _Site(content, directory)
     yield Page(CSS, "", styles)
     yield Page(ICON, "", lambda: (ASSETS / "icon.svg").read_text(encoding="utf-8"))
     yield Page(SCRIPT, "", lambda: (ASSETS / "site.js").read_text(encoding="utf-8"))
-    yield site.page(addresses.FRONT, "front.html.j2", None, content=content, rows=site.incident_rows)
-    yield Page(addresses.QUALITY, None, lambda: quality_page(content.pipeline))
+    yield site.page(
+        addresses.FRONT, "front.html.j2", None, content=content, rows=site.incident_rows, others=siblings.others
+    )
+    yield Page(addresses.QUALITY, None, lambda: quality_page(content.pipeline, siblings.above))
     yield site.page(addresses.DELIVERY, "delivery.html.j2", [content.delivery, content.findings], content=content)
     yield site.page(addresses.INCIDENTS, "incidents.html.j2", site.incident_rows, finder=site.incidents())
     yield site.page("places.html", "places.html.j2", site.place_rows, finders=site.places())
@@ -100,11 +102,14 @@ def pages(content: Content, directory: Path | None = None) -> Iterator[Page]:
             yield site.page(addresses.application(application.name), "application.html.j2", about, "../", **values)
 
 
-def quality_page(report: Pipeline) -> str:
-    """Return the page on data quality, which needs the state of the pipeline only."""
+def quality_page(report: Pipeline, above: str = "") -> str:
+    """Return the page on data quality, which needs the state of the pipeline only.
+
+    ``above`` leads to the directory with Data Docs, which are of all clusters.
+    """
     environment = _environment()
     template = environment.get_template("quality.html.j2")
-    return template.render(root="", path=addresses.QUALITY, cluster=report.cluster, report=report)
+    return template.render(root="", path=addresses.QUALITY, cluster=report.cluster, report=report, above=above)
 
 
 def styles() -> str:

@@ -52,7 +52,7 @@ def publish(settings: Settings) -> int:
     source = settings.reports()
     try:
         store = _store(wanted, source)
-        _claim(store, wanted, settings.cluster)
+        _claim(store, wanted, settings.every_name[0])
         there, here = _manifest(store), dict(_files(source))
         changed = sorted(path for path, stamp in here.items() if there.get(path) != stamp)
         gone = [path for path in there.keys() - here.keys() if path.startswith(f"{DATA_DOCS}/")]

@@ -299,7 +299,7 @@ def _runs(warehouse: Warehouse) -> dict[str, list[Run]]:
         ORDER BY started_at
     """
     names = [field.name for field in fields(Run)]
-    for row in _answer(warehouse, STAGE_RUNS.table, last) or ():
+    for row in _answer(warehouse, STAGE_RUNS.table, last, or_null=True) or ():
         # A warehouse of an earlier version lacks columns until the next run reports.
         known = {name: row.get(name) for name in names}
         runs[row["table"]].append(Run(**known | {"held": known["held"] or 0}))
@@ -315,7 +315,7 @@ def _gates(warehouse: Warehouse) -> dict[str, list[Outcome]]:
         WHERE examined_at = last_examined_at
         ORDER BY expectation
     """
-    for row in _answer(warehouse, EXPECTATION_RESULTS.table, last) or ():
+    for row in _answer(warehouse, EXPECTATION_RESULTS.table, last, or_null=True) or ():
         rules = {rule.code: rule for rule in contract_of(row["table"]).rules}
         rule = rules.get(row["expectation"])
         gates[row["table"]].append(
@@ -372,11 +372,14 @@ def _broken(warehouse: Warehouse, stage: Stage, table: str | None) -> Quarantine
     return Quarantine(sum(row["row_count"] for row in groups), violations, *told)
 
 
-def _answer(warehouse: Warehouse, table: str, text: str) -> list[dict[str, Any]] | None:
-    """Return what a query answers on the cluster's rows of a table; None if the table does not exist."""
+def _answer(warehouse: Warehouse, table: str, text: str, or_null: bool = False) -> list[dict[str, Any]] | None:
+    """Return what a query answers on the cluster's rows of a table; None if the table does not exist.
+
+    With ``or_null`` it also sees rows about several clusters at once.
+    """
     if not warehouse.exists(table):
         return None
-    return jvmless.query(warehouse, table, text, {"cluster": warehouse.cluster})
+    return jvmless.query(warehouse, table, text, {"cluster": warehouse.cluster}, or_null=or_null)
 
 
 def unread_of(fresh: Freshness) -> str:

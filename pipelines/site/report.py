@@ -16,13 +16,14 @@ from typing import Any
 
 from expectations.replays import TABLES as REPLAYS
 from expectations.text import visible
+from pipelines.commands import incidents
 from pipelines.commands.incidents import LANDED
 from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.run.freshness import Freshness, freshness
 from pipelines.run.runner import contracts
 from pipelines.settings import SchemaFile, Settings, located
 from pipelines.site import addresses, news, pages, reading
-from pipelines.site.content import Content
+from pipelines.site.content import ALONE, Content, Other, Siblings
 from pipelines.site.pages import DATA_DOCS, Page
 from pipelines.site.parts import digest_of
 from pipelines.site.quality import Feed, feeds_of, uncommitted
@@ -58,6 +59,7 @@ def build(
     behind: Sequence[Freshness] | None = None,
     feeds: Sequence[Feed] | None = None,
     told: Content | None = None,
+    siblings: Siblings = ALONE,
 ) -> Path:
     """Build the site and Data Docs in the reports' directory; return the front.
 
@@ -73,9 +75,9 @@ def build(
         behind = freshness(warehouse) if behind is None else behind
         feeds = feeds_of(warehouse) if feeds is None else feeds
         state = _state(warehouse, behind, feeds)
-        _document(directory, settings.report.keep_runs)
+        _document(Path(os.path.normpath(directory / siblings.above)), settings.report.keep_runs)
         told = reading.gather(warehouse, behind, feeds) if told is None else told
-        write(directory, told)
+        write(directory, told, siblings)
         news.keep(directory, told.incidents, told.findings, told.news, told.made_at)
         replace_text(directory / SHOWN, state)
     except OSError as error:
@@ -84,6 +86,18 @@ def build(
             f"free some space, fix its permissions or set [report] directory."
         ) from None
     return directory / addresses.FRONT
+
+
+def siblings_of(warehouse: Warehouse, own: Warehouse) -> Siblings:
+    """Return what the pages of a cluster tell of the others, also of those that ``--cluster`` leaves out."""
+    above = "../" * len(Path(own.settings.site).parts)
+    told = []
+    for settings in warehouse.settings.of_every_cluster():
+        if settings.cluster != own.cluster:
+            its = json.loads(incidents.top(Warehouse(settings, own.session), "json").result)
+            site = f"{settings.site}/" if settings.site else ""
+            told.append(Other(settings.cluster, f"{above}{site}{addresses.FRONT}", its["sentence"]))
+    return Siblings(tuple(told), above)
 
 
 def _claim(directory: Path, cluster: str) -> None:
@@ -116,14 +130,14 @@ def _document(directory: Path, keep_runs: int) -> None:
     replace_text(note, told, durable=False)
 
 
-def write(directory: Path, told: Content) -> list[str]:
+def write(directory: Path, told: Content, siblings: Siblings = ALONE) -> list[str]:
     """Write the pages that changed, each in one step, the front last; return the paths of those written.
 
     No page is ever removed: its address may be in a chat.
     """
     made = _made(directory)
     written = []
-    for page in sorted(pages.pages(told, directory), key=lambda one: one.path == addresses.FRONT):
+    for page in sorted(pages.pages(told, directory, siblings), key=lambda one: one.path == addresses.FRONT):
         target = directory / page.path
         digest = _digest(page)
         if digest is not None and made.get(page.path) == digest and target.exists():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from pipelines.errors import UsageError
 from pipelines.settings import Settings
 from pipelines.stage import Split, Stage
 from pipelines.steps.modules import split_module
-from pipelines.steps.scopes import can_be_of_a_file, file_scope, is_misplaced, is_of, scope_of
+from pipelines.steps.scopes import can_be_of_a_file, file_scope, is_misplaced, is_of_any, scope_of
 from pipelines.steps.split import SplitBatch, contract_under
 from pipelines.text import first_names, hint, near
 from pipelines.warehouse import change_feed, jvmless, progress
@@ -103,7 +103,7 @@ def _digest(values: object) -> str:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """The scopes that a run accepts once, by table; ``WHOLE`` means all of a table's that are of the run's cluster."""
+    """The scopes that a run accepts once, by table; ``WHOLE`` means all of a table's that are of the run's clusters."""
 
     scopes: Mapping[str, frozenset[str]]
 
@@ -127,7 +127,7 @@ class Acceptance:
         return cls(scopes)
 
     def has(self, table: str, scope: str, is_own: bool = True) -> bool:
-        """Tell whether this run accepts a scope; ``is_own`` says that it is of the run's cluster."""
+        """Tell whether this run accepts a scope; ``is_own`` says that it is of a cluster of the run."""
         asked = self.scopes.get(table, frozenset())
         return (WHOLE in asked and is_own) or scope in asked or visible(scope) in asked
 
@@ -140,7 +140,7 @@ class Acceptance:
         said = []
         for table, scopes in self.scopes.items():
             known = progress.load(warehouse, table) or Progress()
-            own = of_cluster(known, warehouse.cluster)
+            own = of_clusters(known, warehouse.settings.names)
             there = {*known.held, *map(visible, known.held)}
             unknown = next((scope for scope in sorted(scopes - there - {WHOLE})), None)
             if unknown is not None and not known.pending:
@@ -159,9 +159,9 @@ NOTHING_ACCEPTED = Acceptance({})
 def again(known: Progress, settings: Settings, stage: Stage, accepted: Acceptance) -> list[str]:
     """Return the held scopes to judge again without new rows: they are accepted, or contract or settings changed.
 
-    The settings are those of one cluster, so changed ones do not speak about scopes of another cluster.
+    Changed settings do not speak about scopes of clusters that they do not name.
     """
-    now, own = circumstances(settings, stage), of_cluster(known, settings.cluster).held
+    now, own = circumstances(settings, stage), of_clusters(known, settings.names).held
     return [
         name
         for name, one in known.held.items()
@@ -296,16 +296,16 @@ def release(warehouse: Warehouse, stage: Split, scopes: Sequence[str]) -> None:
         warehouse.remove_where(held.table, F.col("scope").isin(list(scopes)))
 
 
-def of_cluster(known: Progress, cluster: str) -> Progress:
-    """Return a stage's progress with the held scopes of one cluster only."""
-    own = {name: one for name, one in known.held.items() if is_of(cluster, name, known.home)}
+def of_clusters(known: Progress, clusters: Collection[str]) -> Progress:
+    """Return a stage's progress with the held scopes of some clusters only."""
+    own = {name: one for name, one in known.held.items() if is_of_any(clusters, name, known.home)}
     return replace(known, held=own)
 
 
 def own(warehouse: Warehouse, table: str) -> Progress | None:
-    """Return a table's progress with the held scopes of the settings' cluster only; None if it has no progress."""
+    """Return a table's progress with the held scopes of the settings' clusters only; None if it has no progress."""
     known = progress.load(warehouse, table)
-    return of_cluster(known, warehouse.cluster) if known else None
+    return of_clusters(known, warehouse.settings.names) if known else None
 
 
 def since(known: Progress) -> str | None:
@@ -338,7 +338,7 @@ def told_to_cluster(warehouse: Warehouse, table: str, known: Progress) -> Progre
     A run of an earlier version held rows of several clusters in one scope, if their topics had the same name. If
     nothing tells whose rows these are, all clusters have them.
     """
-    own = of_cluster(known, warehouse.cluster)
+    own = of_clusters(known, (warehouse.cluster,))
     name = f"held.{table.partition('.')[2]}"
     if known.home is not None or not own.held or not warehouse.exists(name):
         return own
@@ -363,7 +363,7 @@ def rows_held(rows: int, of: str) -> str:
 
 
 def of_table(warehouse: Warehouse, stage: Stage) -> Progress | None:
-    """Return a stage's progress, with the held scopes of the settings' cluster; None if nothing of it is held."""
+    """Return a stage's progress, with the held scopes of the settings' clusters; None if nothing of it is held."""
     known = own(warehouse, stage.table)
     return known if known and (known.held or known.blocked_since) else None
 

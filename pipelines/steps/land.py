@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from expectations.contract import contract_of
 from expectations.rules import counted
 from pipelines.columns.cached import cached
-from pipelines.errors import AfterlogError, UsageError
+from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.kafka import offsets
 from pipelines.kafka import records as kafka_records
 from pipelines.kafka.cluster import Cluster, TopicSnapshot, connected
@@ -92,10 +92,14 @@ def waiting(
 
 @dataclass(frozen=True)
 class Landed:
-    """What a landing stage did (None if nothing was new), and the error that left topics unread, if any."""
+    """What a landing stage did (None if nothing was new), and the error that left topics unread, if any.
+
+    ``is_away`` tells that the cluster did not answer, so that its other topics cannot be read either.
+    """
 
     stage_run: StageRun | None
     left: AfterlogError | None = None
+    is_away: bool = False
 
 
 def land(warehouse: Warehouse, stage: Land, run_id: str, started_at: datetime, watch: Watch = NOBODY) -> Landed:
@@ -116,15 +120,15 @@ def land(warehouse: Warehouse, stage: Land, run_id: str, started_at: datetime, w
         known = replace(known, topics=by_cluster, target_version=version)
     landing_ = _Landing(warehouse, stage, run_id, started_at, known, watch)
     landing_.read_files()
-    left = None
+    left, is_away = None, False
     if topics := warehouse.settings.topics_of(stage.directory):
         try:
             left = landing_.read_topics(topics)
         except AfterlogError as error:
-            left = error
+            left, is_away = error, isinstance(error, EnvironmentLacking)
     else:
         landing_.record_gaps()
-    return Landed(landing_.stage_run, left)
+    return Landed(landing_.stage_run, left, is_away)
 
 
 def _listed(counts: Counter[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -158,6 +158,11 @@ def within(cluster: str, scope: str) -> str:
 def is_of(cluster: str, scope: str, home: str | None) -> bool:
     """Tell whether a scope is of a cluster; without a home, scopes that name no cluster are of any cluster."""
     return scope.startswith(prefix_of(cluster)) or (not scope.startswith(OTHER_CLUSTER) and home in (None, cluster))
+
+
+def is_of_any(clusters: Collection[str], scope: str, home: str | None) -> bool:
+    """Tell whether a scope is of one of some clusters."""
+    return any(is_of(cluster, scope, home) for cluster in clusters)
 
 
 def is_misplaced(home: str) -> Column:

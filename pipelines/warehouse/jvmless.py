@@ -82,16 +82,22 @@ class Span:
 
 
 def query(
-    warehouse: Warehouse, table: str, text: str, equal: Mapping[str, str | int], span: Span | None = None
+    warehouse: Warehouse,
+    table: str,
+    text: str,
+    equal: Mapping[str, str | int],
+    span: Span | None = None,
+    or_null: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the result of a SELECT on the rows of a table whose columns equal the given values, within a span of time.
 
+    With ``or_null`` the columns can also be null.
     The text calls these rows ``rows`` and must use only SQL that Spark and ``deltalake`` both support.
     """
     if warehouse.opens_tables:
         from deltalake import QueryBuilder
 
-        predicate = _predicate(equal)
+        predicate = _predicate(equal, or_null)
         if predicate is None:
             return []
         if span is not None:
@@ -104,7 +110,7 @@ def query(
         stored = QueryBuilder().register("stored", opened)
         return _listed(stored.execute(f"WITH rows AS (SELECT *{names} FROM stored WHERE {predicate}) {text}"))
     spark = warehouse.spark
-    rows = _of_spark(warehouse, table, equal)
+    rows = _of_spark(warehouse, table, equal, or_null)
     if span is not None:
         from pyspark.sql import functions as F
 
@@ -222,23 +228,29 @@ def _is_possible(value: str | int) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
-def _predicate(equal: Mapping[str, str | int]) -> str | None:
+def _predicate(equal: Mapping[str, str | int], or_null: bool = False) -> str | None:
     """Return the condition as SQL for ``deltalake``; None if no row can meet it."""
     if not all(map(_is_possible, equal.values())):
         return None
-    return " AND ".join(f"{literals.name(name)} = {literals.datafusion(value)}" for name, value in equal.items())
+    parts = []
+    for column, value in equal.items():
+        name = literals.name(column)
+        part = f"{name} = {literals.datafusion(value)}"
+        parts.append(f"({part} OR {name} IS NULL)" if or_null else part)
+    return " AND ".join(parts)
 
 
 def _listed(batches: Iterable[Any]) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_struct_array().to_pylist()]
 
 
-def _of_spark(warehouse: Warehouse, table: str, equal: Mapping[str, str | int]) -> DataFrame:
+def _of_spark(warehouse: Warehouse, table: str, equal: Mapping[str, str | int], or_null: bool = False) -> DataFrame:
     from pyspark.sql import functions as F
 
     rows = warehouse.read(table)
     for name, value in equal.items():
-        rows = rows.where(F.col(name) == F.lit(value) if _is_possible(value) else F.lit(False))
+        is_equal = F.col(name) == F.lit(value) if _is_possible(value) else F.lit(False)
+        rows = rows.where(is_equal | F.col(name).isNull() if or_null else is_equal)
     return rows
 
 

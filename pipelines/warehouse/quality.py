@@ -32,7 +32,7 @@ class StageRun:
     Nothing is reported about a stage that is ``idle`` (no new input), ``waiting`` or ``held`` (rows wait as before and
     were not judged again). ``refreshed`` counts the rows of the groups that a summarised table computed again; it is
     None for other tables. ``warns`` tells that the message of a stage that passed is for people. ``engine`` decided
-    about the rows, or computed them, for ``engine_reason``.
+    about the rows, or computed them, for ``engine_reason``. ``cluster`` is the one of several whose feed landed.
     """
 
     run_id: str
@@ -54,6 +54,12 @@ class StageRun:
     warns: bool = False
     engine: str | None = None
     engine_reason: str | None = None
+    cluster: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The table for people, with the cluster if the row is about one of several."""
+        return self.table if self.cluster is None else f"{self.table} ({self.cluster})"
 
     @property
     def refused(self) -> bool:
@@ -78,7 +84,7 @@ class StageRun:
         shown: dict[str, Any] = {name: getattr(self, name) for name in ("table", "status", *counts, *told)}
         shown["seconds"] = round(self.seconds, 3)
         shown["verdict"] = self.verdict.summary() if self.verdict else None
-        return shown
+        return shown if self.cluster is None else {"cluster": self.cluster, **shown}
 
 
 def now() -> datetime:
@@ -87,14 +93,18 @@ def now() -> datetime:
 
 
 def note(warehouse: Warehouse, stage_run: StageRun) -> None:
-    """Save a stage's counts and its gate's results in the state file until the run reports them."""
-    ran = asdict(stage_run) | {"cluster": warehouse.cluster, "seconds": round(stage_run.seconds, 3)}
+    """Save a stage's counts and its gate's results in the state file until the run reports them.
+
+    What a stage did on the rows of several clusters at once is about none of them.
+    """
+    cluster = warehouse.settings.sole_cluster
+    ran = asdict(stage_run) | {"cluster": cluster, "seconds": round(stage_run.seconds, 3)}
     ran["written"] = stage_run.written
     results = [
         asdict(outcome)
         | {
             "run_id": stage_run.run_id,
-            "cluster": warehouse.cluster,
+            "cluster": cluster,
             "table": stage_run.table,
             "expectation": outcome.code,
             "observed": outcome.failing / outcome.candidates if outcome.candidates else 0.0,
@@ -105,7 +115,9 @@ def note(warehouse: Warehouse, stage_run: StageRun) -> None:
     unreported = _unreported(warehouse)
     if stage_run.status == "passed":  # a landing stage saves its counts so far repeatedly
         noted = unreported[STAGE_RUNS.table]
-        unreported[STAGE_RUNS.table] = [one for one in noted if not _speaks_of(one, stage_run)]
+        unreported[STAGE_RUNS.table] = [
+            one for one in noted if one["cluster"] != cluster or not _speaks_of(one, stage_run)
+        ]
     for contract, objects in ((STAGE_RUNS, [ran]), (EXPECTATION_RESULTS, results)):
         names = [column.name for column in contract.columns]
         unreported[contract.table] += [{name: one[name] for name in names} for one in objects]

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from expectations.contract import later_columns
@@ -85,8 +85,12 @@ class Warehouse:
 
     @property
     def cluster(self) -> str:
-        """The Kafka cluster that the settings name."""
+        """The Kafka cluster that the settings name, the first of several."""
         return self.settings.cluster
+
+    def of_clusters(self) -> tuple[Warehouse, ...]:
+        """Return the warehouse with the settings of each cluster."""
+        return tuple(replace(self, settings=own) for own in self.settings.of_clusters())
 
     def refuse_spark_only(self, what: str) -> None:
         """Raise UsageError if only Spark opens the warehouse, and ``what`` a command does needs no session."""

@@ -6,13 +6,16 @@
 -- Engine: duckdb
 WITH last_runs AS (
   SELECT
-    cluster,
-    table,
-    max_by(status, started_at) AS last_status,
-    max(started_at) AS last_started_at,
-    max(finished_at) FILTER (WHERE status = 'passed') AS last_passed_at
-  FROM quality.stage_runs
-  GROUP BY cluster, table
+    freshness.cluster,
+    freshness.table,
+    max_by(runs.status, runs.started_at) AS last_status,
+    max(runs.started_at) AS last_started_at,
+    max(runs.finished_at) FILTER (WHERE runs.status = 'passed') AS last_passed_at
+  FROM quality.freshness
+  INNER JOIN quality.stage_runs AS runs
+    ON runs.table = freshness.table
+    AND coalesce(runs.cluster, freshness.cluster) = freshness.cluster -- a run of several clusters names none
+  GROUP BY freshness.cluster, freshness.table
 )
 SELECT
   freshness.cluster,

@@ -19,8 +19,7 @@ WITH judged AS (
     NOT results.success AND coalesce(runs.status, 'broken') <> 'passed' AS is_broken
   FROM quality.expectation_results AS results
   LEFT JOIN quality.stage_runs AS runs
-    ON runs.cluster = results.cluster
-    AND runs.run_id = results.run_id
+    ON runs.run_id = results.run_id
     AND runs.table = results.table
     AND runs.finished_at = results.examined_at
 ),

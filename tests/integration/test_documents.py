@@ -127,7 +127,7 @@ def settings_of(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_settings_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_profiles, of_segments = shown("docs/feeds.md", "toml")
-    (of_topics,) = shown("docs/kafka.md", "toml")
+    of_topics, of_clusters = shown("docs/kafka.md", "toml")
     of_schemas, of_masks = shown("docs/settings.md", "toml")
     for_pages = [settings_of(block, tmp_path, monkeypatch).report for block in shown("docs/page.md", "toml")]
     assert [(one.publish is None, one.url is None) for one in for_pages] == [(True, False), (False, True)]
@@ -145,6 +145,11 @@ def test_settings_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = settings_of(of_topics, tmp_path, monkeypatch)
     topics = loaded.topics_of("dlq")
     assert topics is not None
+    each = settings_of(of_clusters, tmp_path, monkeypatch).of_clusters()
+    assert [(one.cluster, one.kafka.username, one.kafka.password) for one in each] == [
+        ("eu", "afterlog-eu", None),
+        ("us-1", "afterlog-us", None),
+    ]
     assert re.fullmatch(topics.pattern, "dlq.orders")
     assert properties(loaded.kafka.model_copy(update={"ca_file": None})).keys() >= {
         "sasl.mechanism",

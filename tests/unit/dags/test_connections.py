@@ -215,8 +215,9 @@ def test_a_cluster_in_the_environment_that_is_no_object_is_refused(monkeypatch: 
 
 LOOK = """
 import json, os, sys
-told = {name: text for name, text in os.environ.items() if name.startswith("AFTERLOG_KAFKA")}
-with open(sys.argv[-1].removeprefix("--warehouse="), "w") as file:
+told = {name: text for name, text in os.environ.items() if name.startswith(("AFTERLOG_KAFKA", "AFTERLOG_CLUSTER__"))}
+(place,) = [one.removeprefix("--warehouse=") for one in sys.argv if one.startswith("--warehouse=")]
+with open(place, "w") as file:
     json.dump({"told": told, "argv": sys.argv}, file)
 print("done")
 """
@@ -261,6 +262,33 @@ def test_the_settings_name_a_connection_too(
 ) -> None:
     monkeypatch.setenv("AFTERLOG_KAFKA_CONNECTION", "kafka_default")
     assert json.loads(look()["told"]["AFTERLOG_KAFKA"])["username"] == "afterlog"
+
+
+def test_each_of_several_clusters_gets_its_own_connection(
+    look: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dags.operators import CannotRun
+
+    entries = [{"name": "eu", "kafka_connection": "kafka_default"}, {"name": "us-1", "kafka_connection": "us"}]
+    monkeypatch.setenv("AFTERLOG_CLUSTER", json.dumps(entries))
+    monkeypatch.setenv("AFTERLOG_CLUSTER__EU__KAFKA__PASSWORD", "to be replaced")
+    monkeypatch.setenv("AIRFLOW_CONN_US", json.dumps({"conn_type": "generic", "host": "us", "port": 9092}))
+    told = look()["told"]
+    eu, us = (json.loads(told.pop(f"AFTERLOG_CLUSTER__{name}__KAFKA")) for name in ("EU", "US_1"))
+    assert told == {"AFTERLOG_KAFKA__PASSWORD": "another cluster's"}
+    assert (eu["password"], us["password"], us["bootstrap_servers"]) == (SECRET, None, "us:9092")
+    for name, text in {"AFTERLOG_CLUSTER__EU__KAFKA": eu, "AFTERLOG_CLUSTER__US_1__KAFKA": us}.items():
+        monkeypatch.setenv(name, json.dumps(text))
+    monkeypatch.delenv("AFTERLOG_CLUSTER__EU__KAFKA__PASSWORD")
+    of_eu, of_us = (own.kafka for own in load().of_clusters())
+    assert of_eu.password is not None
+    assert (of_eu.password.get_secret_value(), of_us.password, of_us.username) == (SECRET, None, None)
+
+    chosen = look(cluster="us-1", kafka_connection="kafka_default")
+    assert json.loads(chosen["told"]["AFTERLOG_CLUSTER__US_1__KAFKA"])["password"] == SECRET
+    assert "--cluster=us-1" in chosen["argv"]
+    with pytest.raises(CannotRun, match="kafka_connection is that of one cluster: say by cluster which one"):
+        look(kafka_connection="kafka_default")
 
 
 def test_without_a_connection_the_environment_stays_as_it_is(look: Callable[..., dict[str, Any]]) -> None:

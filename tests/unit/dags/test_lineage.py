@@ -28,7 +28,7 @@ def told(failed: list[str], written: int = 7) -> dict[str, Any]:
 
 def results(filled: dict[str, Any]) -> dict[str, bool]:
     """Return by rule whether it held, as the facet of silver.dlq_records says."""
-    found = lineage.of_layer([LETTERS], {}, None, filled)
+    found = lineage.of_layer([LETTERS], {}, {}, filled)
     (table,) = found.outputs
     facet = table.facets.get("dataQualityAssertions")
     of_facet = {one.name: one.success for one in facet.assertions} if facet else {}
@@ -48,7 +48,7 @@ def results(filled: dict[str, Any]) -> dict[str, bool]:
     ],
 )
 def test_a_table_is_named_by_its_place(warehouse: str, place: tuple[str, str]) -> None:
-    found = lineage.of_layer([LETTERS], {"warehouse": warehouse}, None, {LETTERS: told([])})
+    found = lineage.of_layer([LETTERS], {"warehouse": warehouse}, {}, {LETTERS: told([])})
     (table,) = found.outputs
     assert (table.namespace, table.name) == place
     assert table.outputFacets["outputStatistics"].rowCount == 7
@@ -60,13 +60,30 @@ def test_topics_are_inputs_also_those_of_an_airflow_connection(monkeypatch: pyte
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AFTERLOG_STREAMS_REQUESTS__TOPIC", "logs.requests")
     tables = ["bronze.dlq_records", "bronze.streams_requests"]
-    found = lineage.of_layer(tables, {"landing": str(tmp_path)}, "kafka-1:9092,kafka-2:9092", {})
+    found = lineage.of_layer(tables, {"landing": str(tmp_path)}, {"AFTERLOG_KAFKA": "kafka-1:9092,kafka-2:9092"}, {})
     assert [(one.namespace, one.name) for one in found.inputs] == [
         ("file", f"{tmp_path}/dlq"),
         ("kafka://kafka-1:9092", r"dlq\..*"),
         ("file", f"{tmp_path}/streams-requests"),
         ("kafka://kafka-1:9092", "logs.requests"),
     ]
+
+
+def test_each_of_several_clusters_is_an_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [{"name": name, "kafka": {"bootstrap_servers": f"{name}:9092"}} for name in ("eu", "us")]
+    monkeypatch.setenv("AFTERLOG_CLUSTER", json.dumps(entries))
+    monkeypatch.setenv("AFTERLOG_DLQ__SOURCE", "kafka")
+    servers = {"AFTERLOG_CLUSTER__US__KAFKA": "us-by-airflow:9092"}
+    found = lineage.of_layer(["bronze.dlq_records"], {"landing": str(tmp_path)}, servers, {})
+    inputs = [(one.namespace, one.name) for one in found.inputs]
+    assert inputs == [
+        ("file", f"{tmp_path}/eu/dlq"),
+        ("kafka://eu:9092", r"dlq\..*"),
+        ("file", f"{tmp_path}/us/dlq"),
+        ("kafka://us-by-airflow:9092", r"dlq\..*"),
+    ]
+    chosen = lineage.of_layer(["bronze.dlq_records"], {"landing": str(tmp_path)}, servers, {}, "us")
+    assert [(one.namespace, one.name) for one in chosen.inputs] == inputs[2:]
     assert all(not one.outputFacets for one in found.outputs)  # the command told no counts
 
 
@@ -82,7 +99,7 @@ def test_each_rule_of_a_gate_is_a_result_where_the_verdict_tells_all_that_failed
 def test_a_fact_that_failed_is_told_as_a_number_and_names_no_column() -> None:
     fact = {"rule": "grain.repeated", "scope": None, "failing": -3, "candidates": 0}
     failed = {"silver.dlq_roots": {"written": 0, "verdict": {"passed": False, "failed": [fact]}}}
-    (table,) = lineage.of_layer(["silver.dlq_roots"], {}, None, failed).outputs
+    (table,) = lineage.of_layer(["silver.dlq_roots"], {}, {}, failed).outputs
     told = {one.name: one for one in table.facets["dataQualityAssertions"].assertions}
     one = told["grain.repeated"]
     assert (one.success, one.column, one.actual) == (False, None, "-3, not 0")

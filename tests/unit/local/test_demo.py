@@ -37,7 +37,7 @@ from local.kafka_client import Record
 from local.live import Happened
 from pipelines.commands import incidents
 from pipelines.errors import ContractBroken, EnvironmentLacking, UsageError
-from pipelines.settings import Kafka, Settings, kafka_connection, load
+from pipelines.settings import Kafka, Settings, kafka_connections, load
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.deliveries import store
@@ -384,8 +384,10 @@ def test_runs_read_no_topics_of_the_users_settings(monkeypatch: pytest.MonkeyPat
     for name, value in NO_TOPICS.items():
         monkeypatch.setenv(name, value)
     settings = load()
-    assert not kafka_connection()
+    assert not kafka_connections()
     assert settings.kafka == Kafka()
+    (tmp_path / "afterlog.toml").write_text('[[cluster]]\nname = "eu"\nkafka_connection = "kafka_eu"\n')
+    assert (load().cluster, load().has_entries, kafka_connections()) == ("default", False, {})
     assert {settings.topics_of(feed) for feed in ("dlq", "acknowledgements", "streams-requests")} == {None}
 
 

@@ -325,8 +325,13 @@ def test_the_commented_example_can_be_used(monkeypatch: pytest.MonkeyPatch, tmp_
     written = tmp_path / "afterlog.toml"
     lines = example.splitlines()
     said = [line.removeprefix("# ") if "=" in line or line.startswith("# [") else line for line in lines[2:]]
-    written.write_text("\n".join(said), encoding="utf-8")
+    at = next(number for number, line in enumerate(said) if line.startswith("[[cluster]]"))
+    end = said.index("", at)
     monkeypatch.setenv("AFTERLOG_SETTINGS", str(written))
+    instead = ('cluster = "', 'kafka_connection = "kafka_default"')
+    written.write_text("\n".join(line for line in said if not line.startswith(instead)), encoding="utf-8")
+    assert [one.kafka.bootstrap_servers for one in load().of_clusters()] == ["eu-1:9092"]
+    written.write_text("\n".join([*said[:at], *said[end:]]), encoding="utf-8")
     settings: Settings = load()
     assert settings.kafka.sasl_mechanism == "SCRAM-SHA-512"
     assert [

@@ -1,0 +1,176 @@
+"""Two brokers with topics of the same name in one process, also while one of the brokers is away."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from local.broker import Broker
+from local.kafka_client import Message
+from pipelines.catalog import stages
+from pipelines.commands import doctor
+from pipelines.errors import ClustersLeft
+from pipelines.run import freshness, runner
+from pipelines.settings import ROOT, Settings, load
+from pipelines.warehouse import jvmless, progress
+from pipelines.warehouse.tables import Warehouse
+from tests.testing.builders import CHAIN, kip_1191, run_chain, warehouse_of
+from tests.testing.following import Following
+from tests.testing.kafka import KafkaAdmin
+
+BRONZE, SILVER, SUMMARY = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
+TOPIC = "dlq.several-clusters"
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Iterator[Broker]:
+    """A broker of this test's own, which the test kills."""
+    with Broker(tmp_path / "broker") as started:
+        yield started
+
+
+def values(begin: int, end: int) -> list[Message]:
+    return [Message(b"v", headers=kip_1191(offset=number)) for number in range(begin, end)]
+
+
+def letters(settings: Settings) -> dict[str, int]:
+    """How many dead letters gold has, by cluster."""
+    counts: Counter[str] = Counter()
+    if Warehouse(settings).last_version(SUMMARY) is not None:
+        for name in ("eu", "us"):
+            for row in jvmless.rows(Warehouse(settings), SUMMARY, {"cluster": name}):
+                counts[name] += row["record_count"]
+    return dict(counts)
+
+
+def command(file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from pipelines.cli import main; main()", *arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "AFTERLOG_SETTINGS": str(file)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_one_run_reads_two_clusters_and_one_while_the_other_is_away(
+    spark: SparkSession, empty_warehouse: Path, broker: Broker, second: Broker, tmp_path: Path
+) -> None:
+    topic = f"{TOPIC}-once"
+    servers = {"eu": broker.bootstrap_servers, "us": second.bootstrap_servers}
+    entries = [{"name": name, "kafka": {"bootstrap_servers": at, "timeout_seconds": 3}} for name, at in servers.items()]
+    dlq = {"source": "kafka", "subscribe_pattern": topic}
+    settings = warehouse_of(empty_warehouse, tmp_path, cluster=entries, dlq=dlq)
+    for (name, at), count in zip(servers.items(), (6, 4), strict=True):
+        with KafkaAdmin(at) as client:
+            client.create_topic(topic)
+            client.produce(topic, values(0, count))
+            assert client.topic_id(topic), name
+    run_chain(spark, settings)
+    assert letters(settings) == {"eu": 6, "us": 4}
+    known = progress.load(Warehouse(settings), BRONZE)
+    assert known is not None
+    followed = {name: [sum(one.next.values()) for one in its.followed.values()] for name, its in known.topics.items()}
+    assert followed == {"eu": [6], "us": [4]}
+    assert known.topics["eu"].cluster_id != known.topics["us"].cluster_id
+    assert runner.idle(Warehouse(settings), [stage for stage in stages("dlq") if stage.table in CHAIN])
+
+    second.kill()
+    with KafkaAdmin(servers["eu"]) as client:
+        client.produce(topic, values(6, 9))
+    with pytest.raises(ClustersLeft) as left:
+        run_chain(spark, settings)
+    assert left.value.of_clusters.keys() == {"us"}
+    assert str(left.value).startswith("Cluster us: No broker can be reached")
+    assert left.value.exit_code == 3
+    assert letters(settings) == {"eu": 9, "us": 4}
+    checks = {check.name: check for check in doctor.diagnose(settings)}
+    assert (checks["eu: topics of dlq"].state, checks["us: topics of dlq"].state) == ("ok", "error")
+    fresh = {one.cluster: one for one in freshness.freshness(Warehouse(settings)) if one.table == BRONZE}
+    assert (fresh["eu"].unread_offsets, fresh["us"].unread_offsets) == (0, None)
+
+
+@pytest.mark.thorough
+def test_one_process_reads_two_clusters_and_waits_for_one_alone(
+    broker: Broker, second: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "afterlog.toml"
+    file.write_text(f"""
+        warehouse = "{tmp_path}/warehouse"
+        landing = "{tmp_path}/landing"
+        [kafka]
+        timeout_seconds = 3
+        [dlq]
+        source = "kafka"
+        subscribe_pattern = '{TOPIC}'
+        [[cluster]]
+        name = "eu"
+        kafka.bootstrap_servers = "{broker.bootstrap_servers}"
+        [[cluster]]
+        name = "us"
+        kafka.bootstrap_servers = "{second.bootstrap_servers}"
+    """)
+    monkeypatch.setenv("AFTERLOG_SETTINGS", str(file))
+    settings = load()
+    servers = [broker.bootstrap_servers, second.bootstrap_servers]
+    for at, count in zip(servers, (6, 4), strict=True):
+        with KafkaAdmin(at) as client:
+            client.create_topic(TOPIC)
+            client.produce(TOPIC, values(0, count))
+    following = Following(settings, tmp_path / "log")
+    try:
+        following.until(lambda _: letters(settings) == {"eu": 6, "us": 4})
+        second.kill()
+        health = following.until(lambda health: bool(health.get("away")))
+        assert [one["cluster"] for one in health["away"]] == ["us"]
+        with KafkaAdmin(servers[0]) as client:
+            client.produce(TOPIC, values(6, 9))
+        following.until(lambda _: letters(settings) == {"eu": 9, "us": 4})
+        health = following.health()
+        assert health["failing_since"] is None
+        assert health["away"][0]["message"].startswith("No broker can be reached")
+        code, _ = following.stop()
+        said = following.log.read_text()
+        assert code == 0, said
+        assert said.count("afterlog: Cluster us: No broker can be reached") == 1
+        assert "Cluster eu" not in said
+    finally:
+        following.process.kill()
+        following.process.wait()
+
+    with KafkaAdmin(servers[0]) as client:
+        client.produce(TOPIC, values(9, 10))
+    ran = command(file, "run", "--feed", "dlq", "--format", "json")
+    assert (ran.returncode, letters(settings)) == (3, {"eu": 10, "us": 4}), ran.stderr
+    assert ran.stderr.splitlines()[-1].startswith("afterlog: Cluster us: No broker can be reached")
+    told: list[dict[str, Any]] = json.loads(ran.stdout)["tables"]
+    assert [(one["cluster"], one["status"]) for one in told if one["table"] == BRONZE] == [
+        ("eu", "passed"),
+        ("us", "failed"),
+    ]
+    asked = command(file, "doctor", "--format", "json")
+    checks = {one["name"]: one for one in map(json.loads, asked.stdout.splitlines())}
+    assert asked.returncode == 3, asked.stderr
+    assert (checks["eu: topics of dlq"]["state"], checks["us: topics of dlq"]["state"]) == ("ok", "error")
+
+    second.start()
+    assert second.bootstrap_servers == servers[1]
+    with KafkaAdmin(servers[1]) as client:
+        client.produce(TOPIC, values(4, 5))
+    ran = command(file, "run", "--feed", "dlq", "--cluster", "us")
+    assert (ran.returncode, letters(settings)) == (0, {"eu": 10, "us": 5}), ran.stderr
+    places = {
+        (row["cluster"], row["dlq_offset"])
+        for name in ("eu", "us")
+        for row in jvmless.rows(Warehouse(settings), SILVER, {"cluster": name})
+    }
+    assert places == {*(("eu", number) for number in range(10)), *(("us", number) for number in range(5))}
