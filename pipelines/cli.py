@@ -759,6 +759,47 @@ def doctor(
 
 
 @app.command()
+def maintain(
+    older_than: Annotated[
+        int, typer.Option(metavar="DAYS", help="What nobody has needed for so many days; 7 at least.")
+    ] = 7,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+    format: Annotated[TableFormat, typer.Option(help="json: one object a table.")] = "table",
+    warehouse: WarehouseOption = None,
+    verbose: Verbose = False,
+) -> None:
+    """Remove files of old versions, of crashed writes, and needless checkpoints; what is still to be read stays."""
+    from pipelines.commands import maintain as upkeep
+
+    upkeep.refuse_younger(older_than)
+    done = list(upkeep.maintain(_settings(warehouse, None), older_than, dry_run, _say))
+    if format == "json":
+        for one in done:
+            print(json.dumps(asdict(one)))
+    else:
+        upkeep.show(done, dry_run)
+
+
+@app.command()
+def stats(
+    format: Annotated[TableFormat, typer.Option(help="json: one object a table.")] = "table",
+    warehouse: WarehouseOption = None,
+    verbose: Verbose = False,
+) -> None:
+    """Say what each table costs: rows, files, bytes, growth a day, and what `afterlog maintain` would free."""
+    from pipelines.commands import stats as costs
+
+    tables = Warehouse(_settings(warehouse, None))
+    with tables.store.pinned():
+        found = list(costs.stats(tables))
+    if format == "json":
+        for one in found:
+            print(json.dumps(asdict(one)))
+    else:
+        costs.show(found)
+
+
+@app.command()
 def register(
     catalog: Annotated[
         Literal["hive", "unity", "glue"] | None,

@@ -52,6 +52,7 @@ TABLES = (
     *(contract.table for contract in QUALITY),
     *PRESENT,
 )
+STORED = tuple(dict.fromkeys(table for table in (*TABLES, *REPLAYS) if table not in PRESENT))
 SHOWN_FIELDS, FIELDS = "spark.sql.debug.maxToStringFields", "25"  # in plans of EXPLAIN; conf/ sets none
 READING_COMMANDS = ("Show", "Describe", "Explain")
 TIME_FORMATS = {"timestamp": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestamp_ntz": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
