@@ -32,12 +32,8 @@ class Maintain(CommandOperator):
         """
         ended = self._run(context)
         try:
-            tables = [json.loads(line) for line in ended.answer.splitlines()]
-            went = {
-                "files": sum(table["files"] for table in tables),
-                "checkpoints": sum(table["checkpoints"] for table in tables),
-                "bytes": sum(table["file_bytes"] + table["checkpoint_bytes"] for table in tables),
-            }
+            told = json.loads(ended.answer)
+            went = {name: int(told[name]) for name in ("files", "checkpoints", "bytes")}
         except (ValueError, LookupError, TypeError):
             raise CommandDied(f"The command ended with exit code {ended.code}: {ended.complaint}") from None
         self.log.info("%s", json.dumps(went))

@@ -764,7 +764,7 @@ def maintain(
         int, typer.Option(metavar="DAYS", help="What nobody has needed for so many days; 7 at least.")
     ] = 7,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
-    format: Annotated[TableFormat, typer.Option(help="json: one object a table.")] = "table",
+    format: Annotated[TableFormat, typer.Option(help="json: one object.")] = "table",
     warehouse: WarehouseOption = None,
     verbose: Verbose = False,
 ) -> None:
@@ -774,8 +774,7 @@ def maintain(
     upkeep.refuse_younger(older_than)
     done = list(upkeep.maintain(_settings(warehouse, None), older_than, dry_run, _say))
     if format == "json":
-        for one in done:
-            print(json.dumps(asdict(one)))
+        print(json.dumps(upkeep.totals(done) | {"tables": [asdict(one) for one in done]}))
     else:
         upkeep.show(done, dry_run)
 

@@ -88,6 +88,15 @@ def maintain(settings: Settings, days: int, is_dry_run: bool, say: Callable[[str
         yield Maintained.of(found)
 
 
+def totals(done: Sequence[Maintained]) -> dict[str, int]:
+    """Return how many files, checkpoints and bytes went of all tables."""
+    return {
+        "files": sum(one.files for one in done),
+        "checkpoints": sum(one.checkpoints for one in done),
+        "bytes": sum(one.file_bytes + one.checkpoint_bytes for one in done),
+    }
+
+
 def show(done: Sequence[Maintained], is_dry_run: bool) -> None:
     """Print what went of each table of which something went, and of all tables together."""
     rows = [
@@ -97,7 +106,6 @@ def show(done: Sequence[Maintained], is_dry_run: bool) -> None:
     ]
     if rows:
         display.table(NAMES, rows, 1, {}, 0)
-    files, checkpoints = sum(one.files for one in done), sum(one.checkpoints for one in done)
-    size = size_of(sum(one.file_bytes + one.checkpoint_bytes for one in done))
-    verb = "would go" if is_dry_run else "went"
-    print(f"{counted(files, 'file')} of old versions and {counted(checkpoints, 'checkpoint')} {verb}, {size} in all.")
+    went, verb = totals(done), "would go" if is_dry_run else "went"
+    files, checkpoints = counted(went["files"], "file"), counted(went["checkpoints"], "checkpoint")
+    print(f"{files} of old versions and {checkpoints} {verb}, {size_of(went['bytes'])} in all.")

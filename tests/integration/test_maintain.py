@@ -108,7 +108,7 @@ def test_the_command_says_what_would_go_and_waits_for_a_writer(
     old = files(settings)
 
     would = CliRunner().invoke(app, ["maintain", "--dry-run", "--format", "json", *place])
-    told = [json.loads(one) for one in would.stdout.splitlines()]
+    told = json.loads(would.stdout)["tables"]
     assert {one["table"] for one in told if one["files"]} == {GOLD}
     assert files(settings) == old
     monkeypatch.setenv("AFTERLOG_LOCK__WAIT_SECONDS", "0.1")
