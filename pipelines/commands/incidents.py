@@ -385,8 +385,9 @@ class Incidents:
         named = ids.named(wanted, {*names, *self.merged, *later}, "an incident", "afterlog incidents")
         end = ids.standing(named, self.merged)
         if end in later:
-            begin = moment(self.begins[end])
-            raise UsageError(f"Incident {end} had not begun at {moment(self.now)}: its first record is of {begin}.")
+            now, begin = self.now, self.begins[end]
+            told = moment if moment(now) != moment(begin) else iso
+            raise UsageError(f"Incident {end} had not begun at {told(now)}: its first record is of {told(begin)}.")
         if end not in names:
             raise UsageError(f"Incident {end} has no records any more.")
         return names[end]
@@ -560,9 +561,13 @@ def clock(at: datetime, now: datetime) -> str:
 
 
 def front(
-    opened: Sequence[Incident], findings: Sequence[Mapping[str, Any]], feeds: Sequence[Newest], now: datetime
+    opened: Sequence[Incident],
+    findings: Sequence[Mapping[str, Any]],
+    feeds: Sequence[Newest],
+    now: datetime,
+    is_calm: bool = True,
 ) -> str:
-    """Return in one sentence whether anything is wrong."""
+    """Return in one sentence whether anything is wrong; ``is_calm``: nothing else is, that the caller knows of."""
     at = newest_at(feeds)
     data = "no dead letter has landed"
     if any(one.feed == "dlq" and not one.is_readable for one in feeds):
@@ -584,7 +589,7 @@ def front(
         parts.append(f"{counted(lost, 'message')} lost")
     if cannot_wait:
         parts.append(f"{counted(len(cannot_wait), 'urgent finding')}")
-    if not loud and not cannot_wait:
+    if is_calm and not loud and not cannot_wait:
         return f"Nothing is wrong as far as the data tells: {', '.join(parts)}; {data}."
     return f"{', '.join(parts)}; {data}."
 
@@ -861,7 +866,7 @@ def acted(
     if note is not None and not note.strip():
         raise UsageError("--note needs a text.")
     if resolve and mute_until is not None:
-        raise UsageError("Give --resolve or --mute-until: what is resolved has nothing to mute.")
+        raise UsageError("Give --resolve or --mute-until, not both.")
     row = Incidents(warehouse, now).of(wanted).row
     name, said = row["incident_id"], []
     if mute_until is not None:

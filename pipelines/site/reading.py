@@ -106,7 +106,9 @@ def gather(
     known = tables.guarded(INCIDENTS, lambda: Incidents(warehouse, now), None)
     pairs = [(one.newest, one.silence) for one in feeds if one.newest.used]
     opened = [one for one in known.known if one.state.is_open] if known else []
-    findings = tables.guarded(FINDINGS, lambda: findings_of(warehouse, pairs, now, opened), nothing, must_exist=False)
+    findings = tables.guarded(
+        FINDINGS, lambda: findings_of(warehouse, pairs, now, opened, to_the_second=True), nothing, must_exist=False
+    )
     cases = _cases(warehouse, known, tables, replays) if known else ()
     applications = _applications(tables, cases)
     delivery = _delivery(warehouse, tables)
@@ -124,7 +126,13 @@ def gather(
         "quarantine", lambda: examples.quarantined(warehouse, pipeline), examples.Quarantined(0, ()), must_exist=False
     )
     used = [one.newest for one in feeds if one.newest.used]
-    light = _light(incidents.front(opened, findings, used, now), cases, findings, pipeline, tables.unreadable)
+    light = _light(
+        lambda is_calm: incidents.front(opened, findings, used, now, is_calm),
+        cases,
+        findings,
+        pipeline,
+        tables.unreadable,
+    )
     light = replace(light, newest_at=incidents.newest_at(used))
     return Content(
         warehouse.cluster,
@@ -183,12 +191,22 @@ class _Tables:
 
 
 def _light(
-    front: str, cases: Sequence[Case], findings: Sequence[Row], pipeline: Pipeline, unreadable: Sequence[str]
+    front: Callable[[bool], str],
+    cases: Sequence[Case],
+    findings: Sequence[Row],
+    pipeline: Pipeline,
+    unreadable: Sequence[str],
 ) -> Light:
-    """Return red if data is stale, held or lost, or an incident is critical; never green if nothing is known."""
+    """Return red if data is stale, held or lost, or an incident is critical; never green if nothing is known.
+
+    A feed whose silence calls nobody is amber.
+    """
     red = [f"{one} cannot be read, so that this page may lack what it tells: afterlog doctor" for one in unreadable]
-    stale = [one for one in pipeline.feeds if one.silence]
-    red += [f"Nothing landed in {one.name} for longer than usual: {one.newest.in_words}." for one in stale]
+    amber = []
+    for feed in pipeline.feeds:
+        if feed.silence:
+            told = red if feed.silence.is_urgent else amber
+            told.append(f"Nothing landed in {feed.name} for longer than usual: {feed.newest.in_words}.")
     for table in pipeline.tables:
         if table.state == "blocked":
             scopes = table.freshness.held_scopes
@@ -202,7 +220,6 @@ def _light(
     loud = [one for one in cases if one.is_loud]
     if critical := sum(one.severity == "critical" for one in loud):
         red.append(f"{counted(critical, 'critical incident')} {'is' if critical == 1 else 'are'} open.")
-    amber = []
     if others := sum(one.severity != "critical" for one in loud):
         amber.append(
             f"{counted(others, 'other incident' if critical else 'incident')} {'is' if others == 1 else 'are'} open."
@@ -213,14 +230,14 @@ def _light(
         amber.append(f"{counted(late, 'table')} {'has' if late == 1 else 'have'} unread input: afterlog run")
     red = [one for one in red if one]
     if red:
-        return Light("red", front, (*red, *amber))
+        return Light("red", front(False), (*red, *amber))
     known = any(one.name == "dlq" and one.newest.at is not None for one in pipeline.feeds)
     if not known and not loud:
         how = [one.newest.in_words for one in pipeline.feeds if one.name == "dlq"]
         return Light(
             "grey", "Nothing is known yet: no dead letter has landed.", (*(f"dlq: {one}." for one in how), *amber)
         )
-    return Light("amber" if amber else "green", front, tuple(amber))
+    return Light("amber" if amber else "green", front(True), tuple(amber))
 
 
 def _timeline(

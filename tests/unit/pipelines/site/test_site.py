@@ -152,13 +152,15 @@ def test_an_incident_whose_source_topic_is_not_known_names_none(settings: Settin
     assert not [one.text for one in case.commands if "None" in one.text or "trace" in one.text or "kcat" in one.text]
 
 
-def test_stale_data_is_red(settings: Settings) -> None:
+def test_stale_data_is_red_where_it_calls_somebody(settings: Settings) -> None:
     dead_letters(settings, *(30 * HOUR + timedelta(minutes=5 * place) for place in range(1, 200)))
-    found = light(settings)
-    assert found.colour == "red"
-    (why,) = found.reasons
-    assert why.startswith("Nothing landed in dlq for longer than usual: the newest record is 30 hours old")
-    assert "data 30 hours old (newest dead letter 2026-11-20 06:25 UTC)" in found.sentence
+    limited = settings.model_copy(update={"silence": settings.silence.model_copy(update={"after_hours": {"dlq": 6}})})
+    for found, colour in ((light(settings), "amber"), (light(limited), "red")):
+        assert found.colour == colour
+        why, *_ = found.reasons
+        assert why.startswith("Nothing landed in dlq for longer than usual: the newest record is 30 hours old")
+        assert "data 30 hours old (newest dead letter 2026-11-20 06:25 UTC)" in found.sentence
+        assert found.sentence.startswith("Nothing is wrong") is (colour == "amber")
 
 
 def test_a_damaged_table_is_red_and_ends_nothing(settings: Settings) -> None:
@@ -303,8 +305,8 @@ def test_the_whole_history_of_groups_and_topics_equals_sql(spark: SparkSession, 
     assert seen > 0
     words = Page(written(settings)[addresses.group("old")]).words
     assert "45 dead letters in all; the first in the hour from 2025-10-04 12:00 UTC , the newest in that from" in words
-    assert "6 dead letters by hour, in the 7 days until the newest." in words
-    assert "21 dead letters by day (UTC), in the 90 days until the newest; 24 before." in words
+    assert "6 dead letters by hour, in the 168 hours of the clock until that of the newest." in words
+    assert "21 dead letters by day (UTC), in the 90 days until that of the newest; 24 before." in words
 
 
 def test_time_alone_writes_no_page_of_a_group_or_topic(settings: Settings, tmp_path: Path) -> None:
@@ -411,7 +413,7 @@ def test_pages_of_groups_and_applications_show_the_topology(settings: Settings) 
         for part in (
             "OK The topology of orders-workers is known.",
             "19,845 dead letters in all",
-            "15,876 dead letters by hour, in the 7 days until the newest.",
+            "15,876 dead letters by hour, in the 168 hours of the clock until that of the newest.",
             "3: 2 accepted, 1 refused ; the first 2026-11-20 06:30 UTC , the last 2026-11-21 08:30 UTC",
             "Refused with INVALID_REQUEST",
             "median 3.5 ms, 95 of 100 within 12 ms, at most 1,234 ms",
