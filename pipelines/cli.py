@@ -24,6 +24,7 @@ import typer
 
 from expectations.rules import counted
 from expectations.text import visible
+from pipelines import otlp
 from pipelines.catalog import CATALOG, FEEDS, LAYERS, stages, stages_of_type
 from pipelines.commands import completion, oversights
 from pipelines.errors import AfterlogError, EnvironmentLacking, Unforeseen, UsageError, readable
@@ -44,7 +45,9 @@ if TYPE_CHECKING:
     from pipelines.commands.describe import Answer
     from pipelines.commands.display import Display
     from pipelines.metrics.exposition import Meter
+    from pipelines.replay.run import Progress
     from pipelines.run.follow import Cycle
+    from pipelines.run.traces import Trace
     from pipelines.steps.held import Acceptance
     from pipelines.steps.watch import Watch
 
@@ -309,8 +312,8 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """Run all stages on what is new, once or, with --follow, again and again."""
-    from pipelines.commands import display
     from pipelines.jvm import properties
+    from pipelines.run import traces
     from pipelines.steps.held import Acceptance
 
     settings = _settings(warehouse, landing, creates=True)
@@ -343,12 +346,21 @@ def run(
         raise UsageError("--every and --health need --follow.")
     if metrics_port is not None:
         raise UsageError("--metrics-port needs --follow; a single run writes the file of [metrics].")
+    with traces.told(traces.RUN, traces.about(settings.cluster, chosen), _say) as trace:
+        _run(settings, chosen, accepted, format, trace)
+
+
+def _run(settings: Settings, chosen: Sequence[Stage], accepted: Acceptance, format: TableFormat, trace: Trace) -> None:
+    """Run stages once, show what each did, and tell metrics and alerts."""
+    from pipelines.commands import display
+
     try:
         with display.Display("Looking for what is new.", quiet=True) as watch:
             done, wrong = _run_once(settings, chosen, accepted, watch)
     except Exception:
         _alert(settings)  # while runs fail, feeds fall silent
         raise
+    trace.done = done
     if format == "json":
         print(json.dumps({"run_id": done[0].run_id, "tables": [stage_run.as_json() for stage_run in done]}))
         if not watch.live and (idle := [one.table for one in done if one.status == "idle"]):
@@ -535,26 +547,29 @@ def readmit(
     """Take what passes today's contract out of quarantine into its table."""
     from pipelines.commands import display
     from pipelines.run import readmit as readmissions
+    from pipelines.run import traces
 
     settings = _settings(warehouse, landing)
     stage = readmissions.stage_with_quarantine(table)
-    with (
-        display.Display(STARTING) as watch,
-        lock.writer(settings, f"afterlog readmit {stage.table}"),
-        _session(settings, watch) as spark,
-    ):
-        watch.begins(stage.table, 1, 1)
-        done = readmissions.readmit(Warehouse(settings, spark), stage)
-    stay = done.found - done.readmitted
-    if format == "json":
-        print(json.dumps({"table": stage.table, "found": done.found, "readmitted": done.readmitted, "stay": stay}))
-    else:
-        print(
-            f"{stage.quarantine}: {counted(done.found, 'row')}, {done.readmitted:,} readmitted to {stage.table}, "
-            f"{stay:,} {'stays' if stay == 1 else 'stay'}."
-        )
-    if done.readmitted:
-        print("Run `afterlog run` to refresh what is made from it.", file=sys.stderr)
+    with traces.told("afterlog readmit", traces.about(settings.cluster, [stage]), _say) as trace:
+        with (
+            display.Display(STARTING) as watch,
+            lock.writer(settings, f"afterlog readmit {stage.table}"),
+            _session(settings, watch) as spark,
+        ):
+            watch.begins(stage.table, 1, 1)
+            done = readmissions.readmit(Warehouse(settings, spark), stage)
+        trace.done = [done.stage_run] if done.stage_run else []
+        stay = done.found - done.readmitted
+        if format == "json":
+            print(json.dumps({"table": stage.table, "found": done.found, "readmitted": done.readmitted, "stay": stay}))
+        else:
+            print(
+                f"{stage.quarantine}: {counted(done.found, 'row')}, {done.readmitted:,} readmitted to {stage.table}, "
+                f"{stay:,} {'stays' if stay == 1 else 'stay'}."
+            )
+        if done.readmitted:
+            print("Run `afterlog run` to refresh what is made from it.", file=sys.stderr)
 
 
 @app.command()
@@ -574,24 +589,26 @@ def rebuild(
 ) -> None:
     """Compute a table again from the whole of its inputs: the way out where a defect broke its facts."""
     from pipelines.commands import display
-    from pipelines.run import runner
+    from pipelines.run import runner, traces
 
     settings = _settings(warehouse, landing)
     stage = _summarised(table)
-    with (
-        display.Display(STARTING) as watch,
-        lock.writer(settings, f"afterlog rebuild {stage.table}"),
-        _session(settings, watch, gates=True) as spark,
-    ):
-        watch.begins(stage.table, 1, 1)
-        done = runner.rebuild(Warehouse(settings, spark), stage, accept=accept, say=_say)
-    if format == "json":
-        print(json.dumps({"run_id": done.run_id, "tables": [done.as_json()]}))
-    else:
-        display.stage_runs([done])
-    if done.status == "broken":
-        raise typer.Exit(1)
-    print("Run `afterlog run` to refresh what is made from it.", file=sys.stderr)
+    with traces.told("afterlog rebuild", traces.about(settings.cluster, [stage]), _say) as trace:
+        with (
+            display.Display(STARTING) as watch,
+            lock.writer(settings, f"afterlog rebuild {stage.table}"),
+            _session(settings, watch, gates=True) as spark,
+        ):
+            watch.begins(stage.table, 1, 1)
+            done = runner.rebuild(Warehouse(settings, spark), stage, accept=accept, say=_say)
+        trace.done = [done]
+        if format == "json":
+            print(json.dumps({"run_id": done.run_id, "tables": [done.as_json()]}))
+        else:
+            display.stage_runs([done])
+        if done.status == "broken":
+            raise typer.Exit(1)
+        print("Run `afterlog run` to refresh what is made from it.", file=sys.stderr)
 
 
 @app.command()
@@ -1110,25 +1127,34 @@ def _run_replay(
 ) -> None:
     from pipelines.replay import actions
     from pipelines.replay.display import Bar
+    from pipelines.run import traces
     from pipelines.run.stop import Stop
 
     tables = _replays(warehouse)
     if dry_run:
         _show(actions.left(tables, plan, format))
         return
-    with Stop() as stop, Bar() as bar:
-        answer = actions.run(
-            tables,
-            plan,
-            rate=rate,
-            batch=batch,
-            most_deaths=most_deaths,
-            stop=stop,
-            progress=bar.show,
-            resumes=resumes,
-            form=format,
-        )
-    _show(answer)
+    about = {"afterlog.cluster": tables.cluster, "afterlog.plan_id": plan, "messaging.system": "kafka"}
+    with traces.told("afterlog replay run", about, _say) as trace:
+        with Stop() as stop, Bar() as bar:
+
+            def show(progress: Progress) -> None:
+                trace.about |= {f"afterlog.{name}": count for name, count in asdict(progress).items()}
+                bar.show(progress)
+
+            answer = actions.run(
+                tables,
+                plan,
+                rate=rate,
+                batch=batch,
+                most_deaths=most_deaths,
+                stop=stop,
+                progress=show,
+                resumes=resumes,
+                form=format,
+            )
+        trace.outcome = "replayed"
+        _show(answer)
 
 
 @broker.command("start")
@@ -1252,11 +1278,18 @@ def _settings(
 
 def _meter(settings: Settings, place: tuple[str, int] | None, kept: contextlib.ExitStack) -> Meter | None:
     """Return what reads metrics, shown at a host and port if asked; None if nobody wants metrics."""
-    if place is None and settings.metrics.file is None:
+    is_asked = place is not None or settings.metrics.file is not None
+    if not is_asked and not otlp.wanted("metrics"):
         return None
     from pipelines.metrics.exposition import Meter
 
-    meter = Meter(settings)
+    try:
+        meter = Meter(settings)
+    except UsageError as error:
+        if is_asked:
+            raise
+        _say(f"Metrics are not sent to OpenTelemetry. {error}")
+        return None
     if place is not None:
         port = kept.enter_context(meter.served(*place))
         _say(f"Metrics are at http://{place[0]}:{port}/metrics.")
@@ -1299,14 +1332,14 @@ def _follow(
             report=watch.ended,
             show=show,
             watch=watch,
-            afterwards=_beside(settings, meter, kept),
+            afterwards=_beside(settings, chosen, meter, kept),
         ).follow()
 
 
 def _beside(
-    settings: Settings, meter: Meter | None, kept: contextlib.ExitStack
+    settings: Settings, chosen: Sequence[Stage], meter: Meter | None, kept: contextlib.ExitStack
 ) -> Callable[[Cycle, Sequence[StageRun]], None]:
-    """Return what is done after each cycle of following: metrics are read, alerts are sent, if the settings ask.
+    """Return what is done after each cycle of following: metrics, traces and alerts, if settings or environment ask.
 
     It ends with ``kept``.
     """
@@ -1317,6 +1350,14 @@ def _beside(
         metering = Beside(meter.refresh, _say)
         kept.callback(metering.close)
         after += [meter.count, metering]
+    if otlp.wanted("traces"):
+        from pipelines.run import traces
+
+        told = traces.Traces(traces.about(settings.cluster, chosen))
+        kept.enter_context(told.heard())
+        telling = Beside(told.tell, _say)
+        kept.callback(telling.close)
+        after += [told.cycle, telling]
     if settings.collect.every_seconds is not None and settings.kafka.bootstrap_servers:
         from pipelines.collect.landing import Collector
 
@@ -1361,15 +1402,15 @@ def _look_at_replays(settings: Settings) -> None:
 
 
 def _measure(settings: Settings) -> None:
-    """Write the metrics' file, if the settings name one; what fails is said."""
-    if settings.metrics.file is None:
+    """Write and send the metrics, if the settings or the environment ask for it; what fails is said."""
+    if settings.metrics.file is None and not otlp.wanted("metrics"):
         return
     from pipelines.metrics.exposition import Meter
 
     try:
         problems = Meter(settings).refresh()
     except Exception as error:
-        problems = (f"Metrics were not written. {readable(error)}",)
+        problems = (f"Metrics were not read. {readable(error)}",)
     for sentence in problems:
         _say(sentence)
 

@@ -26,6 +26,11 @@ def iso(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
+def utf8(text: str) -> str:
+    """Return a text that UTF-8 can hold; a lone surrogate becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def columns(name: str) -> int:
     """Return the most columns that a name takes in a monospaced font."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in name)

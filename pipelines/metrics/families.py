@@ -15,6 +15,7 @@ from pipelines.commands.findings import findings_of, logged_topics
 from pipelines.commands.incidents import INCIDENTS, Incident, Incidents
 from pipelines.incidents.severity import LEVELS
 from pipelines.site import quality
+from pipelines.text import utf8
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
@@ -52,7 +53,7 @@ def families(warehouse: Warehouse, now: datetime | None = None) -> list[Metric]:
 
 def of_cluster(family: Metric, cluster: str) -> Metric:
     """Return a family whose series name their cluster: files of several clusters can be on one node exporter."""
-    family.samples = [one._replace(labels={"cluster": _utf8(cluster), **one.labels}) for one in family.samples]
+    family.samples = [one._replace(labels={"cluster": utf8(cluster), **one.labels}) for one in family.samples]
     return family
 
 
@@ -61,7 +62,7 @@ def bounded(counts: Counter[tuple[str, ...]]) -> Values:
     ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     shown: Counter[tuple[str, ...]] = Counter()
     for place, (labels, count) in enumerate(ranked):
-        shown[tuple(_utf8(label) if place < MOST_SERIES else OTHER for label in labels)] += count
+        shown[tuple(utf8(label) if place < MOST_SERIES else OTHER for label in labels)] += count
     yield from ((labels, float(count)) for labels, count in shown.items())
 
 
@@ -162,11 +163,6 @@ def _counter(name: str, words: str, labels: tuple[str, ...], values: Values) -> 
 
 def _filled(family: Any, values: Values) -> Metric:
     for labels, value in values:
-        family.add_metric([_utf8(label) for label in labels], value)
+        family.add_metric([utf8(label) for label in labels], value)
     filled: Metric = family
     return filled
-
-
-def _utf8(label: str) -> str:
-    """Return a label that Prometheus can read; a lone surrogate becomes a question mark."""
-    return label.encode("utf-8", "replace").decode()
