@@ -23,6 +23,7 @@ from pipelines.commands.findings import SILENT, URGENT
 from pipelines.commands.incidents import clock, quoted
 from pipelines.incidents.blast import Blast
 from pipelines.run.newest import lasting, moment
+from pipelines.settings.teams import NO_TEAM
 from pipelines.site import addresses, charts, findings
 from pipelines.site.content import SETTLED, SHOWN_DAYS, Application, Case, Content, Light, Place
 from pipelines.site.parts import Parts
@@ -67,7 +68,13 @@ def pages(content: Content, directory: Path | None = None) -> Iterator[Page]:
     yield Page(CSS, "", styles)
     yield Page(ICON, "", lambda: (ASSETS / "icon.svg").read_text(encoding="utf-8"))
     yield Page(SCRIPT, "", lambda: (ASSETS / "site.js").read_text(encoding="utf-8"))
-    yield site.page(addresses.FRONT, "front.html.j2", None, content=content, rows=site.incident_rows)
+    yield site.page(addresses.FRONT, "front.html.j2", None, content=content, rows=site.incident_rows, team=None)
+    for team, front in content.fronts.items():
+        yield site.page(addresses.team(team), "front.html.j2", None, content=front, rows=site.incident_rows, team=team)
+    fronts = {path for path, _ in site.fronts.values()}
+    for file in sorted(directory.glob(f"{addresses.TEAM}*.html")) if directory else ():
+        if file.name not in fronts:
+            yield site.page(file.name, "no_team.html.j2", "")
     yield Page(addresses.QUALITY, None, lambda: quality_page(content.pipeline))
     yield site.page(addresses.DELIVERY, "delivery.html.j2", [content.delivery, content.findings], content=content)
     yield site.page(addresses.INCIDENTS, "incidents.html.j2", site.incident_rows, finder=site.incidents())
@@ -131,8 +138,14 @@ class _Site:
         self.parts = Parts(version(), directory)
         self.environment = _environment()
         self.cases = {one.incident_id: one for one in content.incidents}
+        self.fronts = {
+            name: (addresses.team(name), sum(one.is_loud for one in front.incidents))
+            for name, front in content.fronts.items()
+        }
         self.environment.globals |= {
             "cluster": content.cluster,
+            "fronts": self.fronts,
+            "teams": self.teams,
             "named": named,
             "groups": frozenset(one.name for one in content.groups),
             "topics": frozenset(one.name for one in content.topics),
@@ -205,6 +218,15 @@ class _Site:
         return lambda topic: f"{root}{addresses.topic(topic)}" if topic in topics else None
 
     @cached_property
+    def teams(self) -> Mapping[str, list[str]]:
+        """The teams of each incident; empty without teams."""
+        found: dict[str, list[str]] = {}
+        for team, front in self.content.fronts.items():
+            for one in front.incidents:
+                found.setdefault(one.incident_id, []).append(team)
+        return found
+
+    @cached_property
     def incident_rows(self) -> list[list[Any]]:
         """The rows of the table of all incidents, the most urgent first."""
         return [
@@ -219,6 +241,7 @@ class _Site:
                 iso(one.first_at),
                 iso(one.last_at),
                 elided(one.error or one.disposition or "unknown", 160),
+                *([", ".join(map(visible, self.teams[one.incident_id]))] if self.fronts else []),
             ]
             for one in self.content.incidents
         ]
@@ -227,6 +250,8 @@ class _Site:
         """Return the table of all incidents."""
         kinds = "link chip text text text text number time time text"
         names = "Incident,Severity,State,Verdict,Owner,Source topic,Records,Since (UTC),Last (UTC),Error"
+        if self.fronts:
+            kinds, names = f"{kinds} text", f"{names},Team"
         return Finder(
             "incidents", "All incidents, the most urgent first", names.split(","), kinds.split(), self.incident_rows
         )
@@ -373,7 +398,7 @@ def _environment() -> Environment:
     }
     nobody: frozenset[str] = frozenset()
     environment.globals |= {
-        **dict.fromkeys(("groups", "topics", "applications", "known_incidents"), nobody),
+        **dict.fromkeys(("groups", "topics", "applications", "known_incidents", "fronts", "teams"), nobody),
         "addresses": addresses,
         "bars": bars,
         "charts": charts,
@@ -386,6 +411,7 @@ def _environment() -> Environment:
         "data_docs": f"{DATA_DOCS}/index.html",
         "days": _days,
         "months": _months,
+        "no_team": NO_TEAM,
         "most_coordinates": MOST_COORDINATES,
         "most_on_front": MOST_ON_FRONT,
         "most_revisions": MOST_REVISIONS,
