@@ -220,11 +220,19 @@ class _Site:
     @cached_property
     def teams(self) -> Mapping[str, list[str]]:
         """The teams of each incident; empty without teams."""
-        found: dict[str, list[str]] = {}
+        return self._teams_of("incidents", "incident_id")
+
+    def _teams_of(self, kind: str, name: str = "name") -> dict[Any, list[str]]:
+        """Return the teams of each thing of a kind, by its name."""
+        found: dict[Any, list[str]] = {}
         for team, front in self.content.fronts.items():
-            for one in front.incidents:
-                found.setdefault(one.incident_id, []).append(team)
+            for one in getattr(front, kind):
+                found.setdefault(getattr(one, name), []).append(team)
         return found
+
+    def _told(self, teams: Mapping[Any, Sequence[str]], name: str | None) -> list[str]:
+        """Return the cell of a row that tells the teams of something; none without teams."""
+        return [", ".join(map(visible, teams[name]))] if self.fronts else []
 
     @cached_property
     def incident_rows(self) -> list[list[Any]]:
@@ -241,17 +249,16 @@ class _Site:
                 iso(one.first_at),
                 iso(one.last_at),
                 elided(one.error or one.disposition or "unknown", 160),
-                *([", ".join(map(visible, self.teams[one.incident_id]))] if self.fronts else []),
+                *self._told(self.teams, one.incident_id),
             ]
             for one in self.content.incidents
         ]
 
     def incidents(self) -> Finder:
         """Return the table of all incidents."""
-        kinds = "link chip text text text text number time time text"
+        kinds = "link chip text text text text number time time text" + (" text" if self.fronts else "")
         names = "Incident,Severity,State,Verdict,Owner,Source topic,Records,Since (UTC),Last (UTC),Error"
-        if self.fronts:
-            kinds, names = f"{kinds} text", f"{names},Team"
+        names += ",Team" if self.fronts else ""
         return Finder(
             "incidents", "All incidents, the most urgent first", names.split(","), kinds.split(), self.incident_rows
         )
@@ -260,14 +267,16 @@ class _Site:
     def place_rows(self) -> list[list[list[Any]]]:
         """The rows of the tables of owners, topics and applications."""
         opened = {one.incident_id for one in self.content.incidents if one.is_loud}
+        of_groups, of_topics, of_applications = map(self._teams_of, ("groups", "topics", "applications"))
 
-        def row(one: Place, path: str, name: str) -> list[Any]:
-            return [[name, path], one.records, sum(name in opened for name in one.incidents), len(one.incidents)]
+        def row(one: Place, path: str, name: str, teams: Mapping[Any, Sequence[str]]) -> list[Any]:
+            counts = [one.records, sum(name in opened for name in one.incidents), len(one.incidents)]
+            return [[name, path], *counts, *self._told(teams, one.name)]
 
         return [
-            [row(one, addresses.group(one.name), named(one.name)) for one in self.content.groups],
+            [row(one, addresses.group(one.name), named(one.name), of_groups) for one in self.content.groups],
             [
-                row(one, addresses.topic(one.name), visible(one.name) if one.name else "unknown topic")
+                row(one, addresses.topic(one.name), visible(one.name) if one.name else "unknown topic", of_topics)
                 for one in self.content.topics
             ],
             [
@@ -278,6 +287,7 @@ class _Site:
                     one.revision,
                     iso(one.last_seen_at) if one.last_seen_at else None,
                     visible(one.sentence),
+                    *self._told(of_applications, one.name),
                 ]
                 for one in self.content.applications
             ],
@@ -286,9 +296,10 @@ class _Site:
     def places(self) -> list[Finder]:
         """Return the tables of owners, topics and applications."""
         groups, topics, applications = self.place_rows
-        counts = ["link", "number", "number", "number"]
-        names = ["Dead letters", "Open incidents", "Incidents"]
-        of = ["Application", "Health", "Needs a look", "Revision", "Last seen (UTC)", "In words"]
+        team, text = (["Team"], ["text"]) if self.fronts else ([], [])
+        counts = ["link", "number", "number", "number", *text]
+        names = ["Dead letters", "Open incidents", "Incidents", *team]
+        of = ["Application", "Health", "Needs a look", "Revision", "Last seen (UTC)", "In words", *team]
         return [
             Finder("groups", "Owners of dead letters", ["Owner", *names], counts, groups, True),
             Finder("topics", "Topics", ["Topic", "Dead letters from it or in it", *names[1:]], counts, topics, True),
@@ -296,7 +307,7 @@ class _Site:
                 "applications",
                 "Applications",
                 of,
-                ["link", "text", "text", "number", "time", "text"],
+                ["link", "text", "text", "number", "time", "text", *text],
                 applications,
                 True,
             ),

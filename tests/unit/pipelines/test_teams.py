@@ -382,6 +382,10 @@ def test_the_front_of_a_team_tells_only_what_is_its_own(settings: Settings) -> N
     page = texts[addresses.incident(ID)]
     assert f'<dt>Team</dt><dd><a href="../{addresses.team("orders")}">orders</a></dd>' in page
     assert "Nothing is wrong as far as the data tells" in idle
+    site = pages._Site(content, None)
+    assert {(one.names[-1], one.kinds[-1]) for one in (*site.places(), site.incidents())} == {("Team", "text")}
+    of = {row[0][0]: row[-1] for one in (*site.places(), site.incidents()) for row in one.rows}
+    assert (of["orders"], of["totals"], of["totals-app"], of[ID]) == ("orders", NO_TEAM, NO_TEAM, "orders")
 
 
 def test_the_front_of_a_team_that_is_gone_says_so(settings: Settings) -> None:
