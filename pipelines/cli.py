@@ -34,6 +34,7 @@ from pipelines.run import interrupt
 from pipelines.settings import Settings, load
 from pipelines.stage import Ask, Land, Stage, Summarise
 from pipelines.stores import lock
+from pipelines.teams import Teams
 from pipelines.text import first_names, hint, near
 from pipelines.warehouse import alert_log
 from pipelines.warehouse.quality import StageRun
@@ -76,6 +77,16 @@ BrokerPlace = Annotated[
     Path | None, typer.Option("--directory", help="Where it keeps its data and logs.", show_default=".cache/broker")
 ]
 LandingOption = Annotated[str | None, typer.Option(help="Directory that feeds land in.", show_default=False)]
+TeamOption = Annotated[
+    str | None,
+    typer.Option(
+        "--team",
+        metavar="TEAM",
+        help="Only what is of a [[team]] of the settings, or of 'no team'.",
+        show_default=False,
+        autocompletion=completion.teams,
+    ),
+]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show what Spark logs.", show_default=False, callback=_verbose)
 ]
@@ -167,6 +178,7 @@ def top(
         float | None, typer.Option(min=0.5, metavar="SECONDS", help="Show it again and again.", show_default=False)
     ] = None,
     at: Annotated[str | None, typer.Option(help=f"As of that time ({TIMES}).", show_default="now")] = None,
+    team: TeamOption = None,
     format: Annotated[StoryFormat, typer.Option(help="json: one object.")] = "text",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
@@ -174,10 +186,10 @@ def top(
     """Tell whether anything is wrong: open incidents, findings, and how old the data is."""
     from pipelines.commands import incidents as stories
 
-    with _readable(_settings(warehouse, landing, lands=True)) as tables:
+    with _readable(_settings(warehouse, landing, lands=True, team=team)) as tables:
         while True:
             with tables.store.pinned():
-                answer = stories.top(tables, format, at)
+                answer = stories.top(tables, format, at, team)
             if watch is not None and sys.stdout.isatty():
                 print("\x1b[2J\x1b[H", end="")
             print(answer.result, flush=True)
@@ -198,6 +210,7 @@ def incidents(
     topic: Annotated[
         str | None, typer.Option(help="Only those of a source topic or DLQ topic.", show_default=False)
     ] = None,
+    team: TeamOption = None,
     at: Annotated[str | None, typer.Option(help=f"As of that time ({TIMES}).", show_default="now")] = None,
     format: Annotated[TableFormat, typer.Option(help="json: one object an incident.")] = "table",
     warehouse: WarehouseOption = None,
@@ -206,8 +219,8 @@ def incidents(
     """List incidents, the most urgent first."""
     from pipelines.commands import incidents as stories
 
-    with _readable(_settings(warehouse, landing)) as tables:
-        _show(stories.listed(tables, format, only_open=open, since=since, group=group, topic=topic, at=at))
+    with _readable(_settings(warehouse, landing, team=team)) as tables:
+        _show(stories.listed(tables, format, only_open=open, since=since, group=group, topic=topic, team=team, at=at))
 
 
 @app.command()
@@ -227,6 +240,7 @@ def incident(
     ] = None,
     resolve: Annotated[bool, typer.Option("--resolve", help="Say that it is over.")] = False,
     note: Annotated[str | None, typer.Option(help="Keep a note on it.", show_default=False)] = None,
+    team: TeamOption = None,
     at: Annotated[str | None, typer.Option(help=f"As of that time ({TIMES}).", show_default="now")] = None,
     format: Annotated[DrawingFormat, typer.Option(help="How to print it; a drawing shows what it touches.")] = "text",
     warehouse: WarehouseOption = None,
@@ -235,15 +249,15 @@ def incident(
     """Tell all about an incident: why, where, suspects, what it touches, and what to type next."""
     from pipelines.commands import incidents as stories
 
-    with _readable(_settings(warehouse, landing)) as tables:
+    with _readable(_settings(warehouse, landing, team=team)) as tables:
         if mute_until is not None or resolve or note is not None:
             if at is not None or format != "text":
                 raise UsageError("--mute-until, --resolve and --note act now and print text: omit --at and --format.")
-            _show(stories.acted(tables, wanted, mute_until, resolve, note))
+            _show(stories.acted(tables, wanted, mute_until, resolve, note, team))
         else:
             from pipelines.replay import eligibility
 
-            _show(stories.one(tables, wanted, format, at, lambda name: eligibility.of_incident(tables, name)))
+            _show(stories.one(tables, wanted, format, at, lambda name: eligibility.of_incident(tables, name), team))
 
 
 def _show(answer: Answer) -> None:
@@ -388,6 +402,7 @@ def ask(
         ),
     ] = None,
     param: Annotated[list[str] | None, typer.Option(help="name=value for :name.", show_default=False)] = None,
+    team: TeamOption = None,
     format: Annotated[RowsFormat, typer.Option(help="How to print the rows.")] = "table",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
@@ -400,17 +415,19 @@ def ask(
     if question is None:
         if param:
             raise UsageError("--param needs a question: afterlog ask QUESTION --param NAME=VALUE.")
+        if team is not None:
+            raise UsageError("--team needs a question: afterlog ask QUESTION --team TEAM.")
         asked.write_list(format, sys.stdout)
         return
     known = asked.find(question)
-    settings = _settings(warehouse, landing, lands=True)
+    settings = _settings(warehouse, landing, lands=True, team=team)
     parameters = queries.parameters_of(param or [], known.text)
     on_store = Warehouse(settings)
     with on_store.store.pinned():
-        remarks = asked.answer_without_jvm(on_store, known, parameters, format)
+        remarks = asked.answer_without_jvm(on_store, known, parameters, format, team)
     if remarks is None:
         with _warm(settings) as tables:
-            remarks = asked.answer_with_spark(tables, known, parameters, format)
+            remarks = asked.answer_with_spark(tables, known, parameters, format, team)
     for remark in remarks:
         _say(remark)
 
@@ -489,6 +506,7 @@ def trace(
     wanted: Annotated[
         str, typer.Argument(metavar="ID|TOPIC:PARTITION:OFFSET", help="A trace, or a record.", show_default=False)
     ],
+    team: TeamOption = None,
     format: Annotated[StoryFormat, typer.Option(help="json: one object a message.")] = "text",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
@@ -497,8 +515,8 @@ def trace(
     """Tell the story of one message: produced, acknowledged, committed, dead-lettered, lost."""
     from pipelines.commands import trace as stories
 
-    with _readable(_settings(warehouse, landing)) as tables:
-        answer = stories.answer(tables, wanted, format)
+    with _readable(_settings(warehouse, landing, team=team)) as tables:
+        answer = stories.answer(tables, wanted, format, team)
         print(answer.result, flush=True)
         for remark in answer.remarks:
             _say(remark)
@@ -515,6 +533,7 @@ def show(
     ],
     shown_as: Annotated[PayloadForm, typer.Option("--as", help="How to print key and value.")] = "auto",
     full: Annotated[bool, typer.Option("--full", help="Cut nothing.")] = False,
+    team: TeamOption = None,
     format: Annotated[StoryFormat, typer.Option(help="json: one object, with all of it.")] = "text",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
@@ -523,8 +542,8 @@ def show(
     """Show one dead letter: its error, headers, key and value, masked as the settings say."""
     from pipelines.commands import show as letters
 
-    with _readable(_settings(warehouse, landing)) as tables:
-        answer = letters.answer(tables, place, format, shown_as=shown_as, full=full)
+    with _readable(_settings(warehouse, landing, team=team)) as tables:
+        answer = letters.answer(tables, place, format, shown_as=shown_as, full=full, team=team)
         print(answer.result, flush=True)
         for remark in answer.remarks:
             _say(remark)
@@ -626,15 +645,16 @@ def report(
     every: Annotated[
         float | None, typer.Option(min=0.5, help="Seconds between looks at the data, with --serve.", show_default="10")
     ] = None,
+    team: TeamOption = None,
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
     verbose: Verbose = False,
 ) -> None:
-    """Build the site that tells what is wrong, and Data Docs."""
+    """Build the site that tells what is wrong, and Data Docs; print where its front, or the front of a team, is."""
     from pipelines.payloads import check_schemas
     from pipelines.replay import eligibility
     from pipelines.run.freshness import freshness
-    from pipelines.site import reading
+    from pipelines.site import addresses, reading
     from pipelines.site import report as reports
     from pipelines.site.publish import publish
 
@@ -642,7 +662,9 @@ def report(
         raise UsageError("--host, --port and --every need --serve.")
     if serve and format == "json":
         raise UsageError("--serve shows pages; --format json is for one report.")
-    settings = _settings(warehouse, landing, lands=True)
+    if serve and team is not None:
+        raise UsageError("--serve shows the fronts of all teams; --team is for one report.")
+    settings = _settings(warehouse, landing, lands=True, team=team)
     check_schemas(settings)
 
     def built(tables: Warehouse, is_first: bool = True, is_due: bool = False) -> None:
@@ -659,7 +681,9 @@ def report(
         if (sent := publish(settings)) and is_first:
             _say(f"{counted(sent, 'file')} published to {settings.report.publish}.")
         if is_first and not serve:
-            print(page if format != "json" or told is None else json.dumps({"page": str(page), **told.as_json()}))
+            if team is not None:
+                page = page.with_name(addresses.team(team))
+            print(page if format != "json" or told is None else json.dumps({"page": str(page), **told.as_json(team)}))
 
     with _readable(settings, gates=True) as tables:
         built(tables)
@@ -670,16 +694,19 @@ def report(
 @alerts.callback(invoke_without_command=True)
 def list_alerts(
     context: typer.Context,
+    team: TeamOption = None,
     format: Annotated[TableFormat, typer.Option(help="json: one object an alert.")] = "table",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
 ) -> None:
-    """Tell which alerts were sent, were suppressed, wait or were given up."""
+    """Tell which alerts were sent, were suppressed, wait or were given up; of a team those of its routes."""
     if context.invoked_subcommand is None:
         from pipelines.alerts.listing import listed
 
-        if told := listed(_settings(warehouse, landing), format):
+        if told := listed(_settings(warehouse, landing, team=team), format, team):
             print(told)
+    elif team is not None:
+        raise UsageError(f"--team is for the list of alerts, not for {context.invoked_subcommand}.")
 
 
 @alerts.command("send")
@@ -948,6 +975,7 @@ def plan_replay(
         str, typer.Option(metavar="original|TOPIC", help="Where records go: back to their topics, or to another one.")
     ] = "original",
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many records.", show_default=False)] = None,
+    team: TeamOption = None,
     again: Annotated[bool, typer.Option("--again", help="Also what was replayed or discarded before.")] = False,
     max_replays: Annotated[
         int | None,
@@ -975,8 +1003,8 @@ def plan_replay(
     """Plan a replay: say what would be replayed, what not and why, in which order; keep the plan."""
     from pipelines.replay import actions, candidates, judge
 
-    tables = _replays(warehouse)
-    choice = candidates.Choice(incident, where, tuple(record or ()), by_rules, limit)
+    tables = _replays(warehouse, team)
+    choice = candidates.Choice(incident, where, tuple(record or ()), by_rules, limit, team)
     most = tables.settings.replay.max_replays if max_replays is None else max_replays
     target, allowed = None if to == "original" else to, tuple(sorted({*(allow or ())}))
     options = judge.Options(target, again, most, ignore_rules, allowed)
@@ -1105,11 +1133,14 @@ def discard_letters(
     _show(actions.discard(_replays(warehouse), choice, note))
 
 
-def _replays(warehouse: str | None) -> Warehouse:
-    """Return the warehouse of a command of replays; raises UsageError: only Spark opens it."""
+def _replays(warehouse: str | None, team: str | None = None) -> Warehouse:
+    """Return the warehouse of a command of replays.
+
+    Raises UsageError: only Spark opens it, or there is no such team.
+    """
     from pipelines.replay import journal
 
-    tables = Warehouse(_settings(warehouse, None))
+    tables = Warehouse(_settings(warehouse, None, team=team))
     journal.place_of(tables.settings)
     return tables
 
@@ -1260,17 +1291,24 @@ def _summarised(table: str) -> Summarise:
 
 
 def _settings(
-    warehouse: str | None, landing: str | None, *, creates: bool = False, lands: bool = False, says: bool = True
+    warehouse: str | None,
+    landing: str | None,
+    *,
+    creates: bool = False,
+    lands: bool = False,
+    says: bool = True,
+    team: str | None = None,
 ) -> Settings:
     """Return the settings under these flags; say which variables have no effect, unless the command does.
 
     Only a command that ``creates`` one, or looks before, can name a warehouse that is not there; the landing directory
-    must be there for it, and for a command of which ``lands`` says that it looks into it.
+    must be there for it, and for a command of which ``lands`` says that it looks into it. A ``team`` must be one.
     """
     if says:
         for _, remark in oversights.unknown_variables():
             _say(remark)
     settings = load(warehouse=warehouse, landing=landing)
+    Teams.of_settings(settings).check(team)
     places: dict[oversights.Place, str | None] = {"warehouse": warehouse, "landing": landing}
     oversights.require_places(settings, places, creates=creates, lands=creates or lands)
     return settings

@@ -104,12 +104,14 @@ class Seen:
 class Snapshot:
     """All that could be told now; ``merged`` leads from ids of incidents to the ones that took them in.
 
+    ``teams`` has, by key, the teams of incidents and findings; it is empty if the settings have none.
     ``incidents`` is None if their table is not there, so that nothing is known about them.
     """
 
     incidents: Sequence[Seen] | None
     findings: Sequence[Seen]
     merged: Mapping[str, str] = field(default_factory=dict)
+    teams: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def muted(self) -> list[str]:
@@ -128,12 +130,15 @@ def snapshot(warehouse: Warehouse, now: datetime) -> Snapshot:
     """Read incidents and findings of a warehouse as of ``now``."""
     seen: list[Seen] | None = None
     merged: Mapping[str, str] = {}
+    teams: dict[str, Sequence[str]] = {}
     if warehouse.exists(INCIDENTS):
         found = Incidents(warehouse, now)
         seen, merged = [_of_incident(warehouse, one, now) for one in found.known], found.merged
+        teams = {one.row["incident_id"]: one.teams for one in found.known if one.teams}
     feeds = [one for one in newest.of_feeds(warehouse, now) if one.used]
     findings = findings_of(warehouse, [(one, newest.silence(warehouse, one)) for one in feeds], now)
-    return Snapshot(seen, [_of_finding(warehouse, one, now) for one in findings], merged)
+    teams |= {key_of(one): one["teams"] for one in findings if "teams" in one}
+    return Snapshot(seen, [_of_finding(warehouse, one, now) for one in findings], merged, teams)
 
 
 def changes(known: Known, now_seen: Snapshot, least: str, now: datetime) -> tuple[list[News], Known]:

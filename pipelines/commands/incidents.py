@@ -18,7 +18,16 @@ from expectations.text import visible
 from pipelines.catalog import CATALOG
 from pipelines.collect.state import asked_at
 from pipelines.commands.describe import Answer
-from pipelines.commands.findings import FINDINGS, MISTAKES, amount_of, findings_of, is_mistake, mistakes_of, urgent
+from pipelines.commands.findings import (
+    FINDINGS,
+    MISTAKES,
+    amount_of,
+    findings_of,
+    is_mistake,
+    mistakes_of,
+    of_team,
+    urgent,
+)
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
@@ -44,6 +53,7 @@ from pipelines.run import newest
 from pipelines.run.newest import Newest, lasting, moment
 from pipelines.settings.runs import Report
 from pipelines.steps import held, scopes
+from pipelines.teams import Teams, in_words, is_of, refuse_others
 from pipelines.text import amount, hint, iso
 from pipelines.warehouse import actions, jvmless, progress
 from pipelines.warehouse.actions import Action
@@ -92,7 +102,7 @@ class Incident:
 
     ``known`` is its row as known now if dead letters came after the moment, else None. Then ``row`` has the times and
     counts of the moment, as far as these are known (``AS_OF``); its other columns are as known now. ``read`` says until
-    when DLQ topics are known to be read.
+    when DLQ topics are known to be read. ``teams`` is empty if the settings have none.
     """
 
     row: Mapping[str, Any]
@@ -101,6 +111,7 @@ class Incident:
     actions: Sequence[Action] = ()
     known: Mapping[str, Any] | None = None
     read: Mapping[str, datetime] = field(default_factory=dict)
+    teams: tuple[str, ...] = ()
 
     @property
     def urgency(self) -> tuple[Any, ...]:
@@ -181,6 +192,8 @@ class Incident:
         shown["dlq_topics"] = [one["dlq_topic"] for one in self.row["dlq_topics"] or ()]
         shown["escalations"] = self.escalations
         shown["timeline"] = [one | {"half_hour": time_of(one["half_hour"])} for one in self.row["timeline"] or ()]
+        if self.teams:
+            shown["teams"] = list(self.teams)
         return shown | {
             "state": self.state.name,
             "is_quiet": self.state.is_quiet,
@@ -217,9 +230,11 @@ class Incidents:
     merged: dict[str, str] = field(init=False)
     begins: dict[str, datetime] = field(init=False)
     _usual: dict[str, float | None] = field(init=False, default_factory=dict)
+    _teams: Teams = field(init=False)
 
     def __post_init__(self) -> None:
         """Read them."""
+        self._teams = Teams.of_settings(self.warehouse.settings)
         rows = self._masked(jvmless.rows(self.warehouse, INCIDENTS, {"cluster": self.warehouse.cluster}))
         self.merged = {row["incident_id"]: row["merged_into"] for row in rows if row["merged_into"]}
         acted: dict[str, list[Action]] = defaultdict(list)
@@ -244,7 +259,8 @@ class Incidents:
         known = row if row["last_at"] > self.now and not self.knows_all else None
         if known is not None:
             row = until(row, errors.get(row["fingerprint"], ()), self.now) or row
-        return Incident(row, state_of(row, self.read_until, self.now, own), self.now, own, known, self.read_until)
+        state = state_of(row, self.read_until, self.now, own)
+        return Incident(row, state, self.now, own, known, self.read_until, self._teams.of_row(row))
 
     def _masked(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the rows with the texts of their errors as ``[[privacy]]`` lets them be shown."""
@@ -375,10 +391,10 @@ class Incidents:
         first: datetime | None = found[0]["first_hour"]
         return first
 
-    def of(self, wanted: str) -> Incident:
+    def of(self, wanted: str, team: str | None = None) -> Incident:
         """Return the incident that an id, or its beginning, names.
 
-        Raises UsageError: there is none, or several.
+        Raises UsageError: there is none, or several, or it is of other teams than the one that asks.
         """
         names = {one.row["incident_id"]: one for one in self.known}
         later = self.begins.keys() - names.keys()
@@ -390,6 +406,7 @@ class Incidents:
             raise UsageError(f"Incident {end} had not begun at {told(now)}: its first record is of {told(begin)}.")
         if end not in names:
             raise UsageError(f"Incident {end} has no records any more.")
+        refuse_others(team, names[end].teams, f"Incident {end}")
         return names[end]
 
 
@@ -418,6 +435,7 @@ def listed(
     since: str | None = None,
     group: str | None = None,
     topic: str | None = None,
+    team: str | None = None,
     at: str | None = None,
     width: int | None = None,
 ) -> Answer:
@@ -433,6 +451,7 @@ def listed(
         if (not only_open or one.state.is_open)
         and (begin is None or one.row["last_at"] >= begin)
         and group in (None, owner_of(one.row))
+        and is_of(team, one.teams)
         and (topic is None or topic in one.topics)
     ]
     if form == "json":
@@ -470,9 +489,10 @@ def _lines(incidents: Sequence[Incident], now: datetime, most: int | None = None
     for one in incidents[:most]:
         row = one.row
         muted = f", muted until {moment(one.state.muted_until)}" if one.state.muted_until else ""
+        of = f", {in_words(one.teams)}" if one.teams else ""
         lines.append(
             f"{row['incident_id']}  {row['severity']:<8}  {one.state.name:<9}  {row['verdict']:<15}  {one.place}  "
-            f"{counted(row['record_count'], 'record')}, {amount(one.rate)} an hour{muted}"
+            f"{counted(row['record_count'], 'record')}, {amount(one.rate)} an hour{muted}{of}"
         )
         since = f"since {moment(row['first_at'])}, last {_ago(row['last_at'], now)}"
         lines.append(f"           {since}  {sparkline(row['timeline'])}".rstrip())
@@ -486,31 +506,38 @@ def _ago(at: datetime, now: datetime) -> str:
     return f"{lasting(at - now)} ahead" if at > now else f"{lasting(now - at)} ago"
 
 
-def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answer:
-    """Tell whether anything is wrong, the open incidents, the findings about trust, and how old each feed is."""
+def top(warehouse: Warehouse, form: str = "text", at: str | None = None, team: str | None = None) -> Answer:
+    """Tell whether anything is wrong, the open incidents, the findings about trust, and how old each feed is.
+
+    A ``team`` is told of its own incidents and findings; feeds are of all teams.
+    """
     now = now_of(at)
     warehouse.open_ahead({INCIDENTS, INCIDENT_ACTIONS.table, SUMMARY, FINDINGS, MISTAKES, *newest.tables()})
     found = Incidents(warehouse, now)
-    opened = [one for one in found.known if one.state.is_open]
+    opened = [one for one in found.known if one.state.is_open and is_of(team, one.teams)]
     all_feeds = newest.of_feeds(warehouse, now)
     feeds = [one for one in all_feeds if one.used]
     silences = [(one, newest.silence(warehouse, one)) for one in feeds]
     findings = findings_of(warehouse, silences, now, opened, to_the_second=True)
+    findings = of_team(warehouse, team, findings, now, opened)
     sentence = front(opened, findings, feeds, now)
     if form == "json":
         return Answer(
             _json(
                 {
                     "sentence": sentence,
+                    **({} if team is None else {"team": team}),
                     "now": now,
                     "incidents": [one.as_json(warehouse.settings.report) for one in opened],
                     "findings": findings,
-                    "misconfigurations": mistakes_of(warehouse, now),
+                    "misconfigurations": mistakes_of(warehouse, now, team),
                     "feeds": [{"feed": one.feed, "newest_at": one.at, "sentence": one.in_words} for one in feeds],
                 }
             )
         )
     lines = [sentence, *as_known_now(opened, now)]
+    if team is not None:
+        lines.append(f"Only what is of {in_words([team])}; how old feeds are concerns all teams.")
     if at is not None:
         timeless = sum(one["since"] is None for one in findings)
         but = f"; nothing tells when {timeless:,} of them began" if timeless else ""
@@ -543,7 +570,8 @@ def _of_findings(findings: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = []
     for one in findings[:MOST_SHOWN]:
         subject, evidence = visible(one["subject"]), visible(one["evidence"])
-        lines.append(f"  {one['severity']:<8}  {one['kind']:<22}  {subject}: {evidence}")
+        of = f" ({in_words(one['teams'])})" if "teams" in one else ""
+        lines.append(f"  {one['severity']:<8}  {one['kind']:<22}  {subject}: {evidence}{of}")
         lines.append(f"            `{visible(one['remedy'])}`")
     if len(findings) > MOST_SHOWN:
         lines.append(f"  and {len(findings) - MOST_SHOWN:,} more: `afterlog top --format json`")
@@ -604,15 +632,16 @@ def one(
     form: str = "text",
     at: str | None = None,
     replays: Callable[[str], Replays] | None = None,
+    team: str | None = None,
 ) -> Answer:
     """Tell all about one incident; ``mermaid`` and ``svg`` draw what it touches.
 
     ``replays`` tells of a plan of it, always as of now; without it nothing is said of that.
 
-    Raises UsageError: the id names no incident, or several; or a table does not exist.
+    Raises UsageError: the id names no incident, or several, or one of other teams; or a table does not exist.
     """
     found = Incidents(warehouse, now_of(at))
-    incident = found.of(wanted)
+    incident = found.of(wanted, team)
     name = incident.row["incident_id"]
     equal: dict[str, str | int] = {"cluster": warehouse.cluster, "incident_id": name}
     suspects = sorted(_rows(warehouse, SUSPECTS, equal), key=lambda row: row["rank"])
@@ -783,7 +812,7 @@ def about_the_state(incident: Incident, found: Incidents) -> list[str]:
     """Return what is to be said of an incident's state, each a sentence."""
     row, state = incident.row, incident.state
     pause = lasting(timedelta(seconds=row["pause_seconds"]))
-    lines = incident.escalated
+    lines = [*([f"It is of {in_words(incident.teams)}."] if incident.teams else []), *incident.escalated]
     if incident.known:
         until_now = f"{counted(row['record_count'], 'record')} until {moment(found.now)}"
         told = until_now if incident.is_told_until_now else f"No table tells how many records until {moment(found.now)}"
@@ -855,19 +884,24 @@ def quoted(text: str) -> str:
 
 
 def acted(
-    warehouse: Warehouse, wanted: str, mute_until: str | None = None, resolve: bool = False, note: str | None = None
+    warehouse: Warehouse,
+    wanted: str,
+    mute_until: str | None = None,
+    resolve: bool = False,
+    note: str | None = None,
+    team: str | None = None,
 ) -> Answer:
     """Mute, resolve or note an incident; the answer says what was recorded.
 
-    Raises UsageError: the id names no incident, the time is not in the future, the note is empty, or it is to be muted
-    and resolved at once.
+    Raises UsageError: the id names no incident, or one of other teams, the time is not in the future, the note is
+    empty, or it is to be muted and resolved at once.
     """
     now = datetime.now(UTC)
     if note is not None and not note.strip():
         raise UsageError("--note needs a text.")
     if resolve and mute_until is not None:
         raise UsageError("Give --resolve or --mute-until, not both.")
-    row = Incidents(warehouse, now).of(wanted).row
+    row = Incidents(warehouse, now).of(wanted, team).row
     name, said = row["incident_id"], []
     if mute_until is not None:
         until = moment_of(mute_until, "--mute-until", now, ahead=True)

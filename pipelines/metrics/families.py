@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -15,6 +15,7 @@ from pipelines.commands.findings import findings_of, logged_topics
 from pipelines.commands.incidents import INCIDENTS, Incident, Incidents
 from pipelines.incidents.severity import LEVELS
 from pipelines.site import quality
+from pipelines.teams import Teams
 from pipelines.text import utf8
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
@@ -122,6 +123,7 @@ def _incidents(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
     muted = 0
     letters: Counter[tuple[str, ...]] = Counter()
     open_ones: list[Incident] = []
+    teams, of_teams = Teams.of_settings(warehouse.settings), Counter[tuple[str, ...]]()
     if warehouse.exists(INCIDENTS):
         found = Incidents(warehouse, now)
         open_ones = [one for one in found.known if one.state.is_open]
@@ -131,15 +133,39 @@ def _incidents(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
         for row in found.letters("consumer_group, owner, disposition"):
             names = (row["consumer_group"], owner_of(row), row["disposition"])
             letters[tuple(name or "" for name in names)] += row["record_count"]
+        own_letters = found.letters("consumer_group, owner, original_topic, dlq_topic") if teams.known else ()
+        for row in own_letters:
+            of_teams.update(dict.fromkeys(((name,) for name in teams.of_row(row)), row["record_count"]))
     severities = [((level,), float(opened[level])) for level in LEVELS]
     yield _gauge("open_incidents", "Open incidents that nobody muted.", ("severity",), severities)
     yield _gauge("muted_incidents", "Open incidents that are muted.", (), [((), float(muted))])
     names = ("consumer_group", "owner", "disposition")
     yield _gauge("dead_letters", "Dead letters that are known, of all time.", names, bounded(letters))
     feeds = [(one.newest, one.silence) for one in quality.feeds_of(warehouse, now) if one.newest.used]
-    kinds = Counter((one["kind"], one["severity"]) for one in findings_of(warehouse, feeds, now, open_ones))
+    findings = findings_of(warehouse, feeds, now, open_ones)
+    kinds = Counter((one["kind"], one["severity"]) for one in findings)
     values = [(labels, float(count)) for labels, count in sorted(kinds.items())]
     yield _gauge("findings", "Findings that `afterlog top` tells.", ("kind", "severity"), values)
+    if teams.known:
+        yield from _of_teams(teams.names, open_ones, findings, of_teams)
+
+
+def _of_teams(
+    teams: Iterable[str],
+    opened: Iterable[Incident],
+    findings: Iterable[Mapping[str, Any]],
+    letters: Counter[tuple[str, ...]],
+) -> Iterator[Metric]:
+    """Yield what is each team's; what is of several teams counts for each, so that sums over teams tell nothing."""
+    words = "of each team; those of several count for each."
+    loud = Counter((name, one.row["severity"]) for one in opened if one.state.is_loud for name in one.teams)
+    values = [((name, level), float(loud[name, level])) for name in teams for level in LEVELS]
+    yield _gauge("team_open_incidents", f"Open incidents that nobody muted, {words}", ("team", "severity"), values)
+    own = Counter((name, one["severity"]) for one in findings for name in one["teams"])
+    values = [((name, level), float(own[name, level])) for name in teams for level in LEVELS]
+    yield _gauge("team_findings", f"Findings {words}", ("team", "severity"), values)
+    counts = [((name,), float(letters[name,])) for name in teams]
+    yield _gauge("team_dead_letters", f"Dead letters, of all time, {words}", ("team",), counts)
 
 
 def _delivery(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:

@@ -405,7 +405,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Content:
-    """All that the site says; ``merged`` leads from ids of incidents to the ones that took them in."""
+    """All that the site says; ``merged`` leads from ids of incidents to the ones that took them in.
+
+    ``fronts`` has, by team, the same of what is its own.
+    """
 
     cluster: str
     warehouse: str
@@ -424,6 +427,7 @@ class Content:
     news: News | None
     replays: tuple[Replay, ...] = ()
     merged: Mapping[str, str] = field(default_factory=dict)
+    fronts: Mapping[str, Content] = field(default_factory=dict)
 
     @property
     def open(self) -> tuple[Case, ...]:
@@ -435,13 +439,20 @@ class Content:
         """The applications whose topology needs a look, the worst first."""
         return tuple(one for one in self.applications if one.needs_a_look)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+    def as_json(self, team: str | None = None) -> dict[str, Any]:
+        """Return it as plain values; of a team, what its front tells."""
+        if team is not None:
+            return {"team": team, **{name: plain(getattr(self.fronts[team], name)) for name in _OF_TEAM}}
         told: dict[str, Any] = plain(self)
         return told
 
 
-_UNSHOWN = ("description",)  # of topologies: `afterlog describe --format json` tells them
+_OF_TEAM = (
+    *("cluster", "warehouse", "made_at", "light", "incidents", "findings", "applications"),
+    *("replay", "groups", "topics", "news"),
+)
+# Topologies, which `afterlog describe --format json` tells, and what is told of each team alone.
+_UNSHOWN = ("description", "fronts")
 
 
 def plain(value: Any) -> Any:

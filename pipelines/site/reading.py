@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -41,7 +42,7 @@ from pipelines.incidents.state import moment as moment_of
 from pipelines.incidents.verdict import POISON_PILL, at_offset, few_keys, in_words, percent
 from pipelines.run.freshness import Freshness
 from pipelines.run.newest import moment
-from pipelines.site import addresses, examples, news, payloads, places, quality
+from pipelines.site import addresses, examples, fronts, news, payloads, places, quality
 from pipelines.site.content import (
     SETTLED,
     SHOWN_HOURS,
@@ -126,19 +127,19 @@ def gather(
         "quarantine", lambda: examples.quarantined(warehouse, pipeline), examples.Quarantined(0, ()), must_exist=False
     )
     used = [one.newest for one in feeds if one.newest.used]
-    light = _light(
-        lambda is_calm: incidents.front(opened, findings, used, now, is_calm),
-        cases,
-        findings,
-        pipeline,
-        tables.unreadable,
-    )
-    light = replace(light, newest_at=incidents.newest_at(used))
-    return Content(
+
+    def light(opened: Sequence[Incident], cases: Sequence[Case], findings: Sequence[Row], pipeline: Pipeline) -> Light:
+        def front(is_calm: bool) -> str:
+            return incidents.front(opened, findings, used, now, is_calm)
+
+        found = _light(front, cases, findings, pipeline, tables.unreadable)
+        return replace(found, newest_at=incidents.newest_at(used))
+
+    content = Content(
         warehouse.cluster,
         warehouse.root,
         now,
-        light,
+        light(opened, cases, findings, pipeline),
         timeline,
         cases,
         tuple(findings),
@@ -153,6 +154,10 @@ def gather(
         _replays(tables),
         {name: ids.standing(name, known.merged) for name in sorted(known.merged)} if known else {},
     )
+    without_tables = replace(pipeline, tables=())  # their state is of all teams
+    of_known = known.known if known else ()
+    light_of_team = partial(light, pipeline=without_tables)
+    return replace(content, fronts=fronts.of_teams(warehouse, content, of_known, light_of_team, _replayable))
 
 
 class _Tables:
@@ -202,7 +207,7 @@ def _light(
     A feed whose silence calls nobody is amber.
     """
     red = [f"{one} cannot be read, so that this page may lack what it tells: afterlog doctor" for one in unreadable]
-    amber = []
+    amber: list[str] = []
     for feed in pipeline.feeds:
         if feed.silence:
             told = red if feed.silence.is_urgent else amber
