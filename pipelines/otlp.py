@@ -21,7 +21,7 @@ from pipelines.errors import UsageError, readable
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
-SECONDS = 5.0  # that sending may take, with all tries
+SECONDS = 3.0  # that sending may take, with all tries
 SCOPE = "afterlog"
 
 Signal = Literal["traces", "metrics"]
