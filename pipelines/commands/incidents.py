@@ -19,6 +19,7 @@ from pipelines.catalog import CATALOG
 from pipelines.collect.state import asked_at
 from pipelines.commands.describe import Answer
 from pipelines.commands.findings import FINDINGS, MISTAKES, amount_of, findings_of, is_mistake, mistakes_of, urgent
+from pipelines.commands.untimed import Untimed
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
@@ -92,7 +93,8 @@ class Incident:
 
     ``known`` is its row as known now if dead letters came after the moment, else None. Then ``row`` has the times and
     counts of the moment, as far as these are known (``AS_OF``); its other columns are as known now. ``read`` says until
-    when DLQ topics are known to be read.
+    when DLQ topics are known to be read. ``untimed`` names those of its times that tell when a record
+    without a time was read.
     """
 
     row: Mapping[str, Any]
@@ -101,6 +103,7 @@ class Incident:
     actions: Sequence[Action] = ()
     known: Mapping[str, Any] | None = None
     read: Mapping[str, datetime] = field(default_factory=dict)
+    untimed: frozenset[str] = frozenset()
 
     @property
     def urgency(self) -> tuple[Any, ...]:
@@ -115,10 +118,32 @@ class Incident:
         )
 
     @property
-    def rate(self) -> float:
-        """Records an hour, from the first to the last, over at least an hour."""
+    def rate(self) -> float | None:
+        """Records an hour, from the first to the last, over at least an hour; None: nothing tells when these came."""
+        if self.untimed:
+            return None
         span = max((self.row["last_at"] - self.row["first_at"]).total_seconds(), 3600)
         return float(self.row["record_count"] * 3600 / span)
+
+    @property
+    def how_often(self) -> str:
+        """The rate behind the number of records, for people."""
+        return "" if self.rate is None else f", {amount(self.rate)} an hour"
+
+    def began(self, first_at: str | None = None) -> str:
+        """Return since when there are records; ``first_at`` is the first one's time in words."""
+        first_at = first_at or moment(self.row["first_at"])
+        return f"since an unknown time, read since {first_at}" if "first_at" in self.untimed else f"since {first_at}"
+
+    def ended(self, last_at: str) -> str:
+        """Return when the last record came; ``last_at`` is its time in words."""
+        return f"last {'read ' if 'last_at' in self.untimed else ''}{last_at}"
+
+    @property
+    def predecessor(self) -> str | None:
+        """The incident of the same error before it; None if nothing tells whether that was before."""
+        before: str | None = self.row["predecessor_id"]
+        return before if "first_at" not in self.untimed else None
 
     @property
     def is_told_until_now(self) -> bool:
@@ -148,7 +173,7 @@ class Incident:
         """Why its state is REGRESSED, each a sentence; none if it is another one."""
         if self.state.name != REGRESSED:
             return []
-        before = self.row["predecessor_id"]
+        before = self.predecessor
         lines = [f"It came back: {before} was the same error before."] if before else []
         if resolved := [one for one in self.actions if one.action == actions.RESOLVE]:
             who, at = visible(resolved[-1].acted_by), moment(resolved[-1].acted_at)
@@ -187,7 +212,8 @@ class Incident:
             "read_until": self.state.read_until,
             "muted_until": self.state.muted_until,
             "resolved_by": self.state.resolved_by,
-            "records_an_hour": round(self.rate, 3),
+            "records_an_hour": None if self.rate is None else round(self.rate, 3),
+            "times_of_reading": sorted(self.untimed),
             "as_known_now": sorted(self.row.keys() - (AS_OF if self.is_told_until_now else ())) if self.known else [],
             "page": report.address_of(ids.page(self.row["incident_id"])),
             "actions": [
@@ -216,6 +242,7 @@ class Incidents:
     known: list[Incident] = field(init=False)
     merged: dict[str, str] = field(init=False)
     begins: dict[str, datetime] = field(init=False)
+    _untimed: Untimed = field(init=False)
     _usual: dict[str, float | None] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -229,6 +256,7 @@ class Incidents:
         self.begins = {row["incident_id"]: row["first_at"] for row in rows if row["record_count"]}
         went_on = {row["fingerprint"] for row in rows if row["last_at"] and row["last_at"] > self.now}
         errors = {} if self.knows_all else minutes_of(self.warehouse, went_on)
+        self._untimed = Untimed(self.warehouse)
         self.known = sorted(
             (
                 self._as_of_now(row, errors, acted[row["incident_id"]])
@@ -244,7 +272,10 @@ class Incidents:
         known = row if row["last_at"] > self.now and not self.knows_all else None
         if known is not None:
             row = until(row, errors.get(row["fingerprint"], ()), self.now) or row
-        return Incident(row, state_of(row, self.read_until, self.now, own), self.now, own, known, self.read_until)
+        untimed = self._untimed.ends(row)
+        told = row | {"predecessor_id": None} if "first_at" in untimed else row
+        state = state_of(told, self.read_until, self.now, own)
+        return Incident(row, state, self.now, own, known, self.read_until, untimed)
 
     def _masked(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the rows with the texts of their errors as ``[[privacy]]`` lets them be shown."""
@@ -471,9 +502,9 @@ def _lines(incidents: Sequence[Incident], now: datetime, most: int | None = None
         muted = f", muted until {moment(one.state.muted_until)}" if one.state.muted_until else ""
         lines.append(
             f"{row['incident_id']}  {row['severity']:<8}  {one.state.name:<9}  {row['verdict']:<15}  {one.place}  "
-            f"{counted(row['record_count'], 'record')}, {amount(one.rate)} an hour{muted}"
+            f"{counted(row['record_count'], 'record')}{one.how_often}{muted}"
         )
-        since = f"since {moment(row['first_at'])}, last {_ago(row['last_at'], now)}"
+        since = f"{one.began()}, {one.ended(_ago(row['last_at'], now))}"
         lines.append(f"           {since}  {sparkline(row['timeline'])}".rstrip())
     if most is not None and len(incidents) > most:
         lines.append(f"           and {len(incidents) - most:,} more: `afterlog incidents --open`")
@@ -680,7 +711,8 @@ def evidence(found: Incidents, incident: Incident) -> list[str]:
         parts.append(keys_of(row))
     usual = found.usual_rate(incident)
     against = f"; usually {amount(usual)} at this hour of the week" if usual is not None else ""
-    lines = [f"{', '.join(parts)}; {amount(incident.rate)} an hour{against}."]
+    often = f"; {amount(incident.rate)} an hour{against}" if incident.rate is not None else ""
+    lines = [f"{', '.join(parts)}{often}."]
     if died := died_around(row, row):
         known, offsets = row["window_record_count"], row["window_offset_count"]
         filled = f"; {known:,} of the {counted(offsets, 'offset')} hold records" if known and offsets else ""
@@ -711,11 +743,12 @@ def _story(
 ) -> list[str]:
     row, state, now = incident.row, incident.state, found.now
     known_now = ", as known now" if incident.known else ""
+    lasted = f", for {lasting(row['last_at'] - row['first_at'])}" if not incident.untimed else ""
     lines = [
         f"{row['incident_id']}  {row['severity']}  {state.name}  {row['verdict']}{known_now}",
         f"  {'As known now: ' if incident.known else ''}{visible(row['sentence'])}",
-        f"  Since {moment(row['first_at'])} ({_ago(row['first_at'], now)}), last {moment(row['last_at'])} "
-        f"({_ago(row['last_at'], now)}), for {lasting(row['last_at'] - row['first_at'])}.",
+        f"  S{incident.began()[1:]} ({_ago(row['first_at'], now)}), {incident.ended(moment(row['last_at']))} "
+        f"({_ago(row['last_at'], now)}){lasted}.",
         *(f"  {line}  records by time" for line in [sparkline(row["timeline"])] if line),
     ]
     lines += [f"  {line}" for line in about_the_state(incident, found)]
@@ -779,6 +812,8 @@ def about_the_state(incident: Incident, found: Incidents) -> list[str]:
     row, state = incident.row, incident.state
     pause = lasting(timedelta(seconds=row["pause_seconds"]))
     lines = incident.escalated
+    if incident.untimed:
+        lines.append("Records without a time count at the moment when they were read; its suspects are of that time.")
     if incident.known:
         until_now = f"{counted(row['record_count'], 'record')} until {moment(found.now)}"
         told = until_now if incident.is_told_until_now else f"No table tells how many records until {moment(found.now)}"

@@ -216,8 +216,7 @@ class _Site:
                 named(one.group, one.owner),
                 visible(one.topic) if one.topic else "unknown",
                 one.records,
-                iso(one.first_at),
-                iso(one.last_at),
+                *(None if name in one.untimed else iso(getattr(one, name)) for name in ("first_at", "last_at")),
                 elided(one.error or one.disposition or "unknown", 160),
             ]
             for one in self.content.incidents
@@ -344,6 +343,7 @@ def _brief(case: Case) -> dict[str, Any]:
         "place": case.place,
         "records": case.records,
         "first_at": case.first_at,
+        "untimed": case.untimed,
     }
 
 
