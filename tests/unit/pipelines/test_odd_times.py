@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from pipelines.alerts import news
-from pipelines.commands import incidents
+from pipelines.commands import incidents, query
 from pipelines.settings import Settings
 from pipelines.site import pages, reading
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
+from tests.testing.builders import kip_1191, land, line, run, warehouse_of
 from tests.testing.deliveries import store
 from tests.testing.sites import NOW
 
@@ -73,3 +76,34 @@ def test_alerts_and_pages_say_so_too(odd: Settings) -> None:
 def test_a_record_with_a_time_keeps_it(odd: Settings) -> None:
     first, _ = incidents.Incidents(Warehouse(odd), NOW).known[::-1]
     assert (first.untimed, first.rate, first.began()) == (frozenset(), 2.0, "since 1970-01-01 00:00:00 UTC")
+
+
+STAMPS = (-1, -5, 0, 1, 9223372036854775807, 4102444800000, 253402300800000, -62135596800001, None)
+REFUSED = (1, 4, 6, 7)
+"""The offsets whose timestamps cannot be read."""
+
+
+@pytest.fixture(scope="module")
+def landed(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Return settings of a warehouse with dead letters of odd times, and one of another error."""
+    settings = warehouse_of(empty_warehouse, tmp_path_factory.mktemp("odd"))
+    lines = [
+        line(offset, topic="dlq.odd", timestamp=stamp, headers=kip_1191("odd", offset=offset, group="g-odd"))
+        for offset, stamp in enumerate(STAMPS)
+    ]
+    other = kip_1191("odd", offset=9, group="g-odd", message="Another error.")
+    land(settings, {"odd.jsonl": [*lines, line(9, topic="dlq.odd", timestamp=-1, headers=other)]})
+    run(spark, settings)
+    return settings
+
+
+def test_a_page_offers_a_statement_for_exactly_the_dead_letters_of_an_incident(
+    spark: SparkSession, landed: Settings
+) -> None:
+    tables, found = Warehouse(landed, spark), []
+    for case in reading.gather(tables).incidents:
+        (command,) = (one.text for one in case.commands if one.words == "its dead letters")
+        _, _, statement, *given = shlex.split(command)
+        values = query.parameters_of(given[1::2], statement)
+        found.append(sorted(row["dlq_offset"] for row in query.rows_of(tables, statement, values).collect()))
+    assert sorted(found) == [[0, 8], [2, 3], [5], [9]]
