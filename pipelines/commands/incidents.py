@@ -19,7 +19,7 @@ from pipelines.catalog import CATALOG
 from pipelines.collect.state import asked_at
 from pipelines.commands.describe import Answer
 from pipelines.commands.findings import FINDINGS, MISTAKES, amount_of, findings_of, is_mistake, mistakes_of, urgent
-from pipelines.commands.untimed import Untimed
+from pipelines.commands.odd_times import Untimed, all_landed
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
@@ -317,17 +317,8 @@ class Incidents:
 
     @cached_property
     def knows_all(self) -> bool:
-        """Whether all that landed had landed by ``now``: what is stamped later was stamped by a clock that is ahead."""
-        landed_at = jvmless.greatest(self.warehouse, LANDED, "_ingested_at", newest.EVER)
-        return landed_at is not None and landed_at <= self.now
-
-    def letters(self, columns: str) -> list[dict[str, Any]]:
-        """Return how many dead letters until now have the same values in columns of gold.dlq_summary."""
-        if not self.warehouse.exists(SUMMARY):
-            return []
-        text = f"SELECT {columns}, sum(record_count) AS record_count FROM rows GROUP BY {columns}"
-        equal = {"cluster": self.warehouse.cluster}
-        return jvmless.query(self.warehouse, SUMMARY, text, equal, jvmless.Span("hour", self.now))
+        """Whether all that landed had landed by ``now``."""
+        return all_landed(self.warehouse, self.now)
 
     @cached_property
     def read_until(self) -> dict[str, datetime]:

@@ -361,7 +361,7 @@ class History:
     """All dead letters of a group or topic by time, which ends with its last one, so that only news changes it.
 
     ``hours`` are those of the 7 days until the last hour, ``days`` those of the 90 days (UTC) until the last day.
-    ``before`` counts what is earlier, ``untimed`` what has no time.
+    ``before`` counts what is earlier, ``untimed`` what has no time, ``ahead`` what is stamped ahead.
     """
 
     first_hour: datetime
@@ -370,6 +370,7 @@ class History:
     days: tuple[int, ...]
     before: int
     untimed: int
+    ahead: int
 
     @property
     def hours_begin(self) -> datetime:

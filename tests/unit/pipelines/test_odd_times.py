@@ -6,12 +6,14 @@ import json
 import shlex
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.alerts import news
-from pipelines.commands import incidents, query
+from pipelines.commands import ask, incidents, query
+from pipelines.metrics import families
 from pipelines.settings import Settings
 from pipelines.site import pages, reading
 from pipelines.warehouse.tables import Warehouse
@@ -107,3 +109,44 @@ def test_a_page_offers_a_statement_for_exactly_the_dead_letters_of_an_incident(
         values = query.parameters_of(given[1::2], statement)
         found.append(sorted(row["dlq_offset"] for row in query.rows_of(tables, statement, values).collect()))
     assert sorted(found) == [[0, 8], [2, 3], [5], [9]]
+
+
+@pytest.fixture
+def skewed(odd: Settings) -> Settings:
+    """Return settings of the same warehouse with a dead letter of the same error that is stamped with the year 2100."""
+    far = datetime(2100, 1, 1, tzinfo=UTC)
+    stamped = {"fingerprint": "d" * 16, "record_count": 1, "source_record_count": 1}
+    store(odd, "gold.dlq_incidents", sites.incident(3, first_at=far, last_at=far, **stamped))
+    store(odd, "gold.dlq_summary", sites.hour(far, 1, last_accepted_at=READ))
+    store(odd, "bronze.dlq_records", {"cluster": "default", "_ingested_at": READ})
+    return odd
+
+
+def asked(settings: Settings, question: str, now: datetime = NOW) -> list[dict[str, Any]]:
+    found = ask.rows_without_jvm(Warehouse(settings), ask.find(question).text, {"now": now}).objects()
+    return [json.loads(row) for row in found]
+
+
+def test_every_place_counts_the_same_dead_letters(skewed: Settings) -> None:
+    tables = Warehouse(skewed)
+    known = incidents.Incidents(tables, NOW).known
+    content = reading.gather(tables, now=NOW)
+    (group,) = content.groups
+    assert group.history is not None
+    assert (group.history.untimed, group.history.ahead, group.history.last_hour.year) == (2, 1, 1970)
+    letters = next(one for one in families.families(tables, NOW) if one.name == "afterlog_dead_letters")
+    page = next(one.text() for one in pages.pages(content) if one.path.startswith("groups/"))
+    assert "2 have no time; 1 is stamped ahead" in page
+    counts = [sum(one.row["record_count"] for one in known), group.records]
+    counts += [sum(one.records for one in content.topics if one.name == "orders")]
+    counts += [int(sum(one.value for one in letters.samples))]
+    counts += [sum(row["record_count"] for row in asked(skewed, "errors_since_when"))]
+    assert counts == [5] * len(counts)
+
+
+def test_what_was_not_read_yet_is_not_counted_as_of_a_time_before(skewed: Settings) -> None:
+    store(skewed, "bronze.dlq_records", {"cluster": "default", "_ingested_at": NOW + HOUR})
+    store(skewed, "gold.dlq_summary", sites.hour(NOW + HOUR, 7, last_accepted_at=NOW + HOUR))
+    (group,) = reading.gather(Warehouse(skewed), now=NOW).groups
+    assert group.records == 4
+    assert sum(row["record_count"] for row in asked(skewed, "errors_since_when")) == 4

@@ -1,21 +1,25 @@
-"""gold.dlq_summary, silver.dlq_records -> which times of incidents are no record's: its records have none.
+"""Dead letters without a time, and those that are stamped ahead of now -> how they count.
 
 An incident counts a record without a time at the moment when it was read: a later moment than that of the dead letter.
+If all that landed had landed by now, what is stamped later was stamped by a clock that is ahead, and counts.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from expectations.owners import GROUP, OWNER, key_of
+from pipelines.run.newest import EVER
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
-SUMMARY, RECORDS = "gold.dlq_summary", "silver.dlq_records"
+LANDED, RECORDS, SUMMARY = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
 ENDS = ("first_at", "last_at")
+COUNT = "sum(record_count) AS record_count"
+When = Literal["past", "untimed", "ahead"]
 
 _READ = "SELECT min(first_accepted_at) AS first, max(last_accepted_at) AS last FROM rows WHERE hour IS NULL"
 _RECORDS = (
@@ -46,3 +50,30 @@ class Untimed:
 
 def _whose(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["original_topic"], key_of(row)
+
+
+def all_landed(warehouse: Warehouse, now: datetime) -> bool:
+    """Tell whether all that landed had landed by ``now``."""
+    landed_at = jvmless.greatest(warehouse, LANDED, "_ingested_at", EVER)
+    return landed_at is not None and landed_at <= now
+
+
+def letters(
+    warehouse: Warehouse, columns: str, now: datetime, sums: str = COUNT
+) -> Iterator[tuple[When, dict[str, Any]]]:
+    """Yield how many dead letters have the same values in columns of gold.dlq_summary: this is what places call all.
+
+    They are those until now, those without a time and, if all had landed by now, those that are stamped ahead.
+    """
+    equal: dict[str, str | int] = {"cluster": warehouse.cluster}
+
+    def counted(condition: str, span: jvmless.Span | None) -> list[dict[str, Any]]:
+        text = f"SELECT {columns}, {sums} FROM rows WHERE {condition} GROUP BY {columns}"
+        return jvmless.query(warehouse, SUMMARY, text, equal, span)
+
+    if warehouse.exists(SUMMARY):
+        yield from (("past", row) for row in counted("true", jvmless.Span("hour", now)))
+        yield from (("untimed", row) for row in counted("hour IS NULL", None))
+        if all_landed(warehouse, now):
+            after = jvmless.Span("hour", EVER, now + datetime.resolution)
+            yield from (("ahead", row) for row in counted("true", after))
