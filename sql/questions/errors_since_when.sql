@@ -1,6 +1,6 @@
 -- Purpose: since when does each error occur, and does it still occur? An error is that of incidents: class, pattern of the
 --   message and frame. If is_as_known_now is true, dead letters came after :now, and the row counts them.
--- What is stamped after :now counts if all that is known was accepted by then: a clock was ahead.
+--   What is stamped after :now counts if all that is known was accepted by then: a clock was ahead.
 -- Usage: afterlog ask errors_since_when [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, up to which incidents began; default the present.
 -- Feeds: dlq.

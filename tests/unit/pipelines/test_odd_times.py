@@ -150,3 +150,14 @@ def test_what_was_not_read_yet_is_not_counted_as_of_a_time_before(skewed: Settin
     (group,) = reading.gather(Warehouse(skewed), now=NOW).groups
     assert group.records == 4
     assert sum(row["record_count"] for row in asked(skewed, "errors_since_when")) == 4
+
+
+@pytest.mark.parametrize("question", ["incidents_of_the_day", "poison_pill_or_systemic"])
+def test_questions_about_the_day_tell_the_incidents_that_commands_tell(skewed: Settings, question: str) -> None:
+    store(skewed, "gold.incident_suspects", {"cluster": "default", "incident_id": "none", "rank": 1})
+    store(skewed, "gold.blast_radius", {"cluster": "default", "incident_id": "none", "place": 1})
+    listed = incidents.listed(Warehouse(skewed), "json", since="24h", at=NOW.isoformat()).result.splitlines()
+    names = {json.loads(line)["incident_id"] for line in listed}
+    found = asked(skewed, question)
+    assert {row["incident_id"] for row in found} == names == {sites.incident_id(2), sites.incident_id(3)}
+    assert not any(row["is_as_known_now"] for row in found)
