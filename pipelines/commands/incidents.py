@@ -107,15 +107,21 @@ class Incident:
 
     @property
     def urgency(self) -> tuple[Any, ...]:
-        """What incidents are listed by: open ones first, then those that go on, then by severity, then by time."""
+        """What incidents are listed by: open ones first, those ahead last, those that go on, severity, time."""
         return (
             not self.state.is_open,
             self.state.muted_until is not None,
+            self.is_ahead,
             self.state.is_quiet,
             LEVELS.index(self.row["severity"]),
             -self.row["last_at"].timestamp(),
             self.row["incident_id"],
         )
+
+    @property
+    def is_ahead(self) -> bool:
+        """True if all of its records are stamped ahead: their times tell nothing of now."""
+        return bool(self.row["first_at"] > self.now)
 
     @property
     def rate(self) -> float | None:
@@ -537,8 +543,14 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
         but = f"; nothing tells when {timeless:,} of them began" if timeless else ""
         later = "findings and settings are as known now, but for those that began later"
         lines.append(f"As of {moment(now)}; {later}{but}.")
-    for is_quiet, words in ((False, "Open incidents"), (True, "Quiet incidents, which are not known to be over")):
-        if shown := [one for one in opened if one.state.is_quiet is is_quiet]:
+    ahead = [one for one in opened if one.is_ahead]
+    quiet = [one for one in opened if one.state.is_quiet]
+    for words, shown in (
+        ("Open incidents", [one for one in opened if not one.state.is_quiet and not one.is_ahead]),
+        ("Quiet incidents, which are not known to be over", quiet),
+        ("Incidents whose records are all stamped ahead of now", ahead),
+    ):
+        if shown:
             lines += ["", words, *_lines(shown, now, MOST_SHOWN)]
             touched = _touched(warehouse, shown)
             lines += [f"           topics {', '.join(touched)}"] if touched else []

@@ -161,3 +161,16 @@ def test_questions_about_the_day_tell_the_incidents_that_commands_tell(skewed: S
     found = asked(skewed, question)
     assert {row["incident_id"] for row in found} == names == {sites.incident_id(2), sites.incident_id(3)}
     assert not any(row["is_as_known_now"] for row in found)
+
+
+def test_incidents_that_are_stamped_ahead_come_after_the_others(skewed: Settings) -> None:
+    tables, at = Warehouse(skewed), NOW.isoformat()
+    store(skewed, "gold.dlq_incidents", sites.incident(4, severity="high", last_at=NOW - 20 * HOUR))
+    ids = [sites.incident_id(number) for number in (2, 4, 1, 3)]  # one that goes on, two quiet ones, one ahead
+    assert [one.row["incident_id"] for one in incidents.Incidents(tables, NOW).known] == ids
+    assert [one.incident_id for one in reading.gather(tables, now=NOW).open] == ids
+    text = incidents.top(tables, at=at).result
+    parts = ["Open incidents", ids[0], "Quiet", ids[1], ids[2], "stamped ahead of now", ids[3]]
+    parts.append(f"Next: afterlog incident {ids[0]}")
+    assert [text.index(one) for one in parts] == sorted(text.index(one) for one in parts)
+    assert "check the clock of orders-workers" in incidents.one(tables, ids[3], at=at).result
