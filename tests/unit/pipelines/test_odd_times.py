@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.alerts import news
-from pipelines.commands import ask, incidents, query
+from pipelines.commands import ask, incidents, query, show, trace
 from pipelines.metrics import families
 from pipelines.settings import Settings
 from pipelines.site import pages, reading
@@ -174,3 +174,22 @@ def test_incidents_that_are_stamped_ahead_come_after_the_others(skewed: Settings
     parts.append(f"Next: afterlog incident {ids[0]}")
     assert [text.index(one) for one in parts] == sorted(text.index(one) for one in parts)
     assert "check the clock of orders-workers" in incidents.one(tables, ids[3], at=at).result
+
+
+def test_what_finds_nothing_hints_at_lines_that_cannot_be_read(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir()
+    headers = kip_1191("odd", offset=4, group="g-odd")
+    unread = line(4, topic="dlq.odd", timestamp=2**63 - 1, headers=headers)
+    rows = [unread, line(6, topic="dlq.odd", timestamp=-5, headers=headers), line(6, topic="dlq.other"), "[", "[1]"]
+    ids = {"_source": "a.jsonl", "_run_id": "r", "error": "no time", "violations": ["error.readable"]}
+    named = ({**ids, "_bronze_id": str(number), "raw": raw.encode()} for number, raw in enumerate(rows))
+    store(settings, "quarantine.dlq_records", *({"cluster": "default", "_ingested_at": READ, **row} for row in named))
+    store(settings, "silver.dlq_records", sites.letter())
+    for table in ("gold.message_ledger", "silver.dead_letters", "silver.acknowledgements", "silver.transactions"):
+        store(settings, table)
+    for table in ("silver.log_ranges", "silver.dlq_write_failures", "silver.topic_policies", "silver.producers"):
+        store(settings, table)
+    tables, said = Warehouse(settings), "in quarantine name topic '{}' and cannot be read"
+    assert f"2 lines {said.format('dlq.odd')}" in show.answer(tables, "dlq.odd:0:6").result
+    assert f"2 lines {said.format('odd')}" in trace.answer(tables, "odd:0:4").result
+    assert "quarantine" not in show.answer(tables, "dlq.orders:0:9").result
