@@ -19,7 +19,7 @@ from pipelines.catalog import CATALOG
 from pipelines.collect.state import asked_at
 from pipelines.commands.describe import Answer
 from pipelines.commands.findings import FINDINGS, MISTAKES, amount_of, findings_of, is_mistake, mistakes_of, urgent
-from pipelines.commands.odd_times import Untimed, all_landed
+from pipelines.commands.odd_times import Untimed, all_landed, first_hour
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
@@ -395,13 +395,8 @@ class Incidents:
 
     @cached_property
     def first_hour(self) -> datetime | None:
-        """The first hour with a dead letter, until now."""
-        if not self.warehouse.exists(SUMMARY):
-            return None
-        equal, span = {"cluster": self.warehouse.cluster}, jvmless.Span("hour", self.now)
-        found = jvmless.query(self.warehouse, SUMMARY, "SELECT min(hour) AS first_hour FROM rows", equal, span)
-        first: datetime | None = found[0]["first_hour"]
-        return first
+        """The first hour of what is known until now."""
+        return first_hour(self.warehouse, self.now)
 
     def of(self, wanted: str) -> Incident:
         """Return the incident that an id, or its beginning, names.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from expectations.owners import GROUP, OWNER, key_of
@@ -19,6 +19,8 @@ from pipelines.warehouse.tables import Warehouse
 LANDED, RECORDS, SUMMARY = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
 ENDS = ("first_at", "last_at")
 COUNT = "sum(record_count) AS record_count"
+MOST_WITHOUT = timedelta(weeks=8)
+"""The longest time without dead letters within what is known: a record of 1970 tells nothing of the time after it."""
 When = Literal["past", "untimed", "ahead"]
 
 _READ = "SELECT min(first_accepted_at) AS first, max(last_accepted_at) AS last FROM rows WHERE hour IS NULL"
@@ -77,3 +79,22 @@ def letters(
         if all_landed(warehouse, now):
             after = jvmless.Span("hour", EVER, now + datetime.resolution)
             yield from (("ahead", row) for row in counted("true", after))
+
+
+_FIRST_HOUR = f"""
+    SELECT max(hour) AS first_hour
+    FROM (
+      SELECT hour, lag(hour) OVER (ORDER BY hour) AS hour_before FROM (SELECT DISTINCT hour FROM rows) AS hours
+    ) AS told
+    WHERE hour_before IS NULL OR hour_before < hour - INTERVAL '{MOST_WITHOUT.days}' DAY
+"""
+
+
+def first_hour(warehouse: Warehouse, now: datetime) -> datetime | None:
+    """Return the hour from which on dead letters are known until now; of a time before it 0 would be a guess."""
+    if not warehouse.exists(SUMMARY):
+        return None
+    equal: dict[str, str | int] = {"cluster": warehouse.cluster}
+    (row,) = jvmless.query(warehouse, SUMMARY, _FIRST_HOUR, equal, jvmless.Span("hour", now))
+    first: datetime | None = row["first_hour"]
+    return first

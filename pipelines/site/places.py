@@ -32,23 +32,20 @@ Recent = Mapping[str | None, Mapping[datetime, int]]
 class DeadLetters:
     """How many dead letters there are by owner, topics and disposition, and when those of each owner and topic came.
 
-    ``hours`` counts by owner and hour those of at least the 7 days and 2 hours until the last one.
+    ``hours`` counts by owner and hour those of at least the 7 days and 2 hours until the last one. ``first_hour``
+    is the first of what is known.
     """
 
     rows: Sequence[Row] = ()
     hours: Sequence[Row] = ()
     groups: Recent = field(default_factory=dict)
     topics: Recent = field(default_factory=dict)
+    first_hour: datetime | None = None
 
     @property
     def last_at(self) -> datetime | None:
         """The time of the newest dead letter."""
         return max((row["last_at"] for row in self.rows if row["when"] == "past"), default=None)
-
-    @property
-    def first_hour(self) -> datetime | None:
-        """The first hour with a dead letter."""
-        return min((row["first_hour"] for row in self.rows if row["when"] == "past"), default=None)
 
     @property
     def last_hour(self) -> datetime | None:
@@ -65,7 +62,8 @@ def dead_letters(warehouse: Warehouse, now: datetime) -> DeadLetters:
     last = max((row["last_hour"] for row in rows if row["when"] == "past"), default=now)
     by_hour = f"SELECT name, hour, sum(record_count) AS record_count FROM ({_OF_GROUPS}) AS told GROUP BY name, hour"
     hours = jvmless.query(warehouse, SUMMARY, by_hour, equal, jvmless.Span("hour", now, last - WEEK - 2 * HOUR))
-    return DeadLetters(rows, hours, *(_recent(warehouse, of, until) for of in (_OF_GROUPS, _OF_TOPICS)))
+    groups, topics = (_recent(warehouse, of, until) for of in (_OF_GROUPS, _OF_TOPICS))
+    return DeadLetters(rows, hours, groups, topics, odd_times.first_hour(warehouse, now))
 
 
 def _recent(warehouse: Warehouse, of: str, until: jvmless.Span) -> Recent:

@@ -193,3 +193,17 @@ def test_what_finds_nothing_hints_at_lines_that_cannot_be_read(settings: Setting
     assert f"2 lines {said.format('dlq.odd')}" in show.answer(tables, "dlq.odd:0:6").result
     assert f"2 lines {said.format('odd')}" in trace.answer(tables, "odd:0:4").result
     assert "quarantine" not in show.answer(tables, "dlq.orders:0:9").result
+
+
+def test_one_old_record_tells_nothing_of_the_week_before(odd: Settings) -> None:
+    store(odd, "gold.dlq_incidents", sites.incident(4))
+    store(odd, "gold.dlq_summary", sites.hour(NOW - HOUR, 3))
+    tables, week = Warehouse(odd), timedelta(weeks=1)
+
+    def told() -> tuple[int | None, float | None]:
+        known = incidents.Incidents(tables, NOW)
+        return reading.gather(tables, now=NOW).timeline.hour_before, known.usual_rate(known.of(sites.incident_id(4)))
+
+    assert told() == (None, None)
+    store(odd, "gold.dlq_summary", sites.hour(NOW - 2 * week, 1))
+    assert told() == (0, 0.0)
