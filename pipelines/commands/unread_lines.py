@@ -1,4 +1,4 @@
-"""quarantine.dlq_records -> how many lines that cannot be read name a topic, for those who find nothing of a place."""
+"""quarantine.dlq_records -> how many lines that cannot be read name a topic: their places are in no table."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ _LINES = f"SELECT raw FROM rows WHERE dlq_topic IS NULL AND raw IS NOT NULL LIMI
 
 
 def hint(warehouse: Warehouse, topic: str) -> str:
-    """Return a sentence that lines name a topic, as their own or in a header; empty if there are none.
+    """Return a sentence that lines name a topic, as their own or in a header; empty if there are none."""
+    if not (said := told(warehouse, topic)):
+        return ""
+    return f" {said[0].upper()}{said[1:]} and cannot be read: `afterlog ask quarantine_reasons` tells why."
 
-    Their places are not known, so that a command cannot find them by these.
-    """
+
+def told(warehouse: Warehouse, topic: str) -> str:
+    """Return the same as a clause."""
     if not warehouse.exists(QUARANTINE):
         return ""
     rows = jvmless.query(warehouse, QUARANTINE, _LINES, {"cluster": warehouse.cluster})
-    if not (found := sum(_names(row["raw"], topic) for row in rows)):
-        return ""
-    many = f"at least {counted(found, 'line')}" if len(rows) == MOST_LINES else counted(found, "line")
-    verb = "names" if found == 1 else "name"
-    return (
-        f" {many[0].upper()}{many[1:]} in quarantine {verb} topic '{visible(topic)}' and cannot be read: "
-        "`afterlog ask quarantine_reasons` tells why."
-    )
+    found = sum(_names(row["raw"], topic) for row in rows)
+    many = f"{'at least ' if len(rows) == MOST_LINES else ''}{counted(found, 'line')}"
+    return f"{many} in quarantine {'names' if found == 1 else 'name'} topic '{visible(topic)}'" if found else ""
 
 
 def _names(raw: bytes, topic: str) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.alerts import news
-from pipelines.commands import ask, incidents, query, show, trace
+from pipelines.commands import ask, findings, incidents, query, show, trace
 from pipelines.metrics import families
 from pipelines.settings import Settings
 from pipelines.site import pages, reading
@@ -193,6 +193,13 @@ def test_what_finds_nothing_hints_at_lines_that_cannot_be_read(settings: Setting
     assert f"2 lines {said.format('dlq.odd')}" in show.answer(tables, "dlq.odd:0:6").result
     assert f"2 lines {said.format('odd')}" in trace.answer(tables, "odd:0:4").result
     assert "quarantine" not in show.answer(tables, "dlq.orders:0:9").result
+
+    missing = {"cluster": "default", "kind": "MISSING_DLQ_OFFSETS", "severity": "high", "amount": 2, "remedy": "r"}
+    for topic in ("dlq.odd", "dlq.orders"):
+        store(settings, "gold.trust_findings", {**missing, "topic": topic, "evidence": "never landed: 2"})
+    evidence = {one["topic"]: one["evidence"] for one in findings.findings_of(tables, ())}
+    told = "; 2 lines in quarantine name topic 'dlq.odd', and these offsets may be theirs, as they cannot be read"
+    assert evidence == {"dlq.odd": f"never landed: 2{told}", "dlq.orders": "never landed: 2"}
 
 
 def test_one_old_record_tells_nothing_of_the_week_before(odd: Settings) -> None:
