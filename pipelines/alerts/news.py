@@ -18,7 +18,7 @@ from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED
 from pipelines.incidents.verdict import in_words
 from pipelines.run import newest
-from pipelines.text import amount, iso
+from pipelines.text import iso
 from pipelines.warehouse.tables import Warehouse
 
 OVER = ("resolved", "finding_over", "passed")
@@ -32,7 +32,7 @@ BREADTH = {"KEY_LOCAL": 1, "PRODUCER_LOCAL": 1, "PARTITION_LOCAL": 2, "SYSTEMIC"
 TOLD = (
     *("incident_id", "fingerprint", "consumer_group", "original_topic", "dlq_topics", "disposition", "verdict"),
     *("sentence", "severity", "severity_reasons", "state", "first_at", "last_at", "record_count"),
-    *("source_record_count", "without_payload_count", "records_an_hour", "predecessor_id"),
+    *("source_record_count", "without_payload_count", "records_an_hour", "predecessor_id", "times_of_reading"),
 )
 """What an alert says of an incident: no text of an error, key, value or header."""
 
@@ -240,9 +240,9 @@ def _ended(news: News, now: datetime) -> News:
 def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
     row, report = one.row, warehouse.settings.report
     facts = one.as_json(report)
-    since = f"{row['first_at']:%Y-%m-%d %H:%M} UTC"
-    records = f"{counted(row['record_count'], 'record')} since {since}, {amount(one.rate)} an hour."
-    came_back = one.came_back[:1] if row["predecessor_id"] else ()  # not who had resolved it
+    since = one.began(f"{row['first_at']:%Y-%m-%d %H:%M} UTC")
+    records = f"{counted(row['record_count'], 'record')} {since}{one.how_often}."
+    came_back = one.came_back[:1] if one.predecessor else ()  # not who had resolved it
     text = " ".join((visible(row["sentence"]), *came_back, records, *one.escalated[-1:]))
     news = News(
         "regressed" if one.state.name == REGRESSED else "opened",

@@ -14,6 +14,7 @@ from expectations.gold.dlq_misconfigurations import SEVERITIES
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.catalog import CATALOG
+from pipelines.commands import unread_lines
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import State
 from pipelines.run.newest import Newest, Silence
@@ -268,7 +269,17 @@ def _stored(warehouse: Warehouse) -> list[dict[str, Any]]:
     for one in found:
         if one["kind"] in OF_COUNTS:
             one["evidence"] = _LARGE.sub(lambda number: f"{int(number[0]):,}", one["evidence"])
+        if one["kind"] == "MISSING_DLQ_OFFSETS" and one["topic"] and (unread := _unread(warehouse, one["topic"])):
+            one["evidence"] += f"; {unread}, and these offsets may be theirs, as they cannot be read"
     return found
+
+
+def _unread(warehouse: Warehouse, topic: str) -> str:
+    """Return what is told of lines in quarantine; nothing of a damaged table, which `afterlog doctor` names."""
+    try:
+        return unread_lines.told(warehouse, topic)
+    except Exception:
+        return ""
 
 
 def _to_the_second(warehouse: Warehouse, stored: Iterable[Finding]) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ from pipelines.commands.findings import (
     of_team,
     urgent,
 )
+from pipelines.commands.odd_times import Untimed, all_landed, first_hour
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
@@ -102,7 +103,8 @@ class Incident:
 
     ``known`` is its row as known now if dead letters came after the moment, else None. Then ``row`` has the times and
     counts of the moment, as far as these are known (``AS_OF``); its other columns are as known now. ``read`` says until
-    when DLQ topics are known to be read. ``teams`` is empty if the settings have none.
+    when DLQ topics are known to be read. ``teams`` is empty if the settings have none. ``untimed`` names those of its
+    times that tell when a record without a time was read.
     """
 
     row: Mapping[str, Any]
@@ -112,13 +114,15 @@ class Incident:
     known: Mapping[str, Any] | None = None
     read: Mapping[str, datetime] = field(default_factory=dict)
     teams: tuple[str, ...] = ()
+    untimed: frozenset[str] = frozenset()
 
     @property
     def urgency(self) -> tuple[Any, ...]:
-        """What incidents are listed by: open ones first, then those that go on, then by severity, then by time."""
+        """What incidents are listed by: open ones first, those ahead last, those that go on, severity, time."""
         return (
             not self.state.is_open,
             self.state.muted_until is not None,
+            self.is_ahead,
             self.state.is_quiet,
             LEVELS.index(self.row["severity"]),
             -self.row["last_at"].timestamp(),
@@ -126,10 +130,37 @@ class Incident:
         )
 
     @property
-    def rate(self) -> float:
-        """Records an hour, from the first to the last, over at least an hour."""
+    def is_ahead(self) -> bool:
+        """True if all of its records are stamped ahead: their times tell nothing of now."""
+        return bool(self.row["first_at"] > self.now)
+
+    @property
+    def rate(self) -> float | None:
+        """Records an hour, from the first to the last, over at least an hour; None: nothing tells when these came."""
+        if self.untimed:
+            return None
         span = max((self.row["last_at"] - self.row["first_at"]).total_seconds(), 3600)
         return float(self.row["record_count"] * 3600 / span)
+
+    @property
+    def how_often(self) -> str:
+        """The rate behind the number of records, for people."""
+        return "" if self.rate is None else f", {amount(self.rate)} an hour"
+
+    def began(self, first_at: str | None = None) -> str:
+        """Return since when there are records; ``first_at`` is the first one's time in words."""
+        first_at = first_at or moment(self.row["first_at"])
+        return f"since an unknown time, read since {first_at}" if "first_at" in self.untimed else f"since {first_at}"
+
+    def ended(self, last_at: str) -> str:
+        """Return when the last record came; ``last_at`` is its time in words."""
+        return f"last {'read ' if 'last_at' in self.untimed else ''}{last_at}"
+
+    @property
+    def predecessor(self) -> str | None:
+        """The incident of the same error before it; None if nothing tells whether that was before."""
+        before: str | None = self.row["predecessor_id"]
+        return before if "first_at" not in self.untimed else None
 
     @property
     def is_told_until_now(self) -> bool:
@@ -159,7 +190,7 @@ class Incident:
         """Why its state is REGRESSED, each a sentence; none if it is another one."""
         if self.state.name != REGRESSED:
             return []
-        before = self.row["predecessor_id"]
+        before = self.predecessor
         lines = [f"It came back: {before} was the same error before."] if before else []
         if resolved := [one for one in self.actions if one.action == actions.RESOLVE]:
             who, at = visible(resolved[-1].acted_by), moment(resolved[-1].acted_at)
@@ -200,7 +231,8 @@ class Incident:
             "read_until": self.state.read_until,
             "muted_until": self.state.muted_until,
             "resolved_by": self.state.resolved_by,
-            "records_an_hour": round(self.rate, 3),
+            "records_an_hour": None if self.rate is None else round(self.rate, 3),
+            "times_of_reading": sorted(self.untimed),
             "as_known_now": sorted(self.row.keys() - (AS_OF if self.is_told_until_now else ())) if self.known else [],
             "page": report.address_of(ids.page(self.row["incident_id"])),
             "actions": [
@@ -229,6 +261,7 @@ class Incidents:
     known: list[Incident] = field(init=False)
     merged: dict[str, str] = field(init=False)
     begins: dict[str, datetime] = field(init=False)
+    _untimed: Untimed = field(init=False)
     _usual: dict[str, float | None] = field(init=False, default_factory=dict)
     _teams: Teams = field(init=False)
 
@@ -244,6 +277,7 @@ class Incidents:
         self.begins = {row["incident_id"]: row["first_at"] for row in rows if row["record_count"]}
         went_on = {row["fingerprint"] for row in rows if row["last_at"] and row["last_at"] > self.now}
         errors = {} if self.knows_all else minutes_of(self.warehouse, went_on)
+        self._untimed = Untimed(self.warehouse)
         self.known = sorted(
             (
                 self._as_of_now(row, errors, acted[row["incident_id"]])
@@ -259,8 +293,10 @@ class Incidents:
         known = row if row["last_at"] > self.now and not self.knows_all else None
         if known is not None:
             row = until(row, errors.get(row["fingerprint"], ()), self.now) or row
-        state = state_of(row, self.read_until, self.now, own)
-        return Incident(row, state, self.now, own, known, self.read_until, self._teams.of_row(row))
+        untimed = self._untimed.ends(row)
+        told = {**row, "predecessor_id": None} if "first_at" in untimed else row
+        state = state_of(told, self.read_until, self.now, own)
+        return Incident(row, state, self.now, own, known, self.read_until, self._teams.of_row(row), untimed)
 
     def _masked(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the rows with the texts of their errors as ``[[privacy]]`` lets them be shown."""
@@ -302,17 +338,8 @@ class Incidents:
 
     @cached_property
     def knows_all(self) -> bool:
-        """Whether all that landed had landed by ``now``: what is stamped later was stamped by a clock that is ahead."""
-        landed_at = jvmless.greatest(self.warehouse, LANDED, "_ingested_at", newest.EVER)
-        return landed_at is not None and landed_at <= self.now
-
-    def letters(self, columns: str) -> list[dict[str, Any]]:
-        """Return how many dead letters until now have the same values in columns of gold.dlq_summary."""
-        if not self.warehouse.exists(SUMMARY):
-            return []
-        text = f"SELECT {columns}, sum(record_count) AS record_count FROM rows GROUP BY {columns}"
-        equal = {"cluster": self.warehouse.cluster}
-        return jvmless.query(self.warehouse, SUMMARY, text, equal, jvmless.Span("hour", self.now))
+        """Whether all that landed had landed by ``now``."""
+        return all_landed(self.warehouse, self.now)
 
     @cached_property
     def read_until(self) -> dict[str, datetime]:
@@ -383,13 +410,8 @@ class Incidents:
 
     @cached_property
     def first_hour(self) -> datetime | None:
-        """The first hour with a dead letter, until now."""
-        if not self.warehouse.exists(SUMMARY):
-            return None
-        equal, span = {"cluster": self.warehouse.cluster}, jvmless.Span("hour", self.now)
-        found = jvmless.query(self.warehouse, SUMMARY, "SELECT min(hour) AS first_hour FROM rows", equal, span)
-        first: datetime | None = found[0]["first_hour"]
-        return first
+        """The first hour of what is known until now."""
+        return first_hour(self.warehouse, self.now)
 
     def of(self, wanted: str, team: str | None = None) -> Incident:
         """Return the incident that an id, or its beginning, names.
@@ -492,9 +514,9 @@ def _lines(incidents: Sequence[Incident], now: datetime, most: int | None = None
         of = f", {in_words(one.teams)}" if one.teams else ""
         lines.append(
             f"{row['incident_id']}  {row['severity']:<8}  {one.state.name:<9}  {row['verdict']:<15}  {one.place}  "
-            f"{counted(row['record_count'], 'record')}, {amount(one.rate)} an hour{muted}{of}"
+            f"{counted(row['record_count'], 'record')}{one.how_often}{muted}{of}"
         )
-        since = f"since {moment(row['first_at'])}, last {_ago(row['last_at'], now)}"
+        since = f"{one.began()}, {one.ended(_ago(row['last_at'], now))}"
         lines.append(f"           {since}  {sparkline(row['timeline'])}".rstrip())
     if most is not None and len(incidents) > most:
         lines.append(f"           and {len(incidents) - most:,} more: `afterlog incidents --open`")
@@ -543,8 +565,14 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None, team: s
         but = f"; nothing tells when {timeless:,} of them began" if timeless else ""
         later = "findings and settings are as known now, but for those that began later"
         lines.append(f"As of {moment(now)}; {later}{but}.")
-    for is_quiet, words in ((False, "Open incidents"), (True, "Quiet incidents, which are not known to be over")):
-        if shown := [one for one in opened if one.state.is_quiet is is_quiet]:
+    ahead = [one for one in opened if one.is_ahead]
+    quiet = [one for one in opened if one.state.is_quiet]
+    for words, shown in (
+        ("Open incidents", [one for one in opened if not one.state.is_quiet and not one.is_ahead]),
+        ("Quiet incidents, which are not known to be over", quiet),
+        ("Incidents whose records are all stamped ahead of now", ahead),
+    ):
+        if shown:
             lines += ["", words, *_lines(shown, now, MOST_SHOWN)]
             touched = _touched(warehouse, shown)
             lines += [f"           topics {', '.join(touched)}"] if touched else []
@@ -714,7 +742,8 @@ def evidence(found: Incidents, incident: Incident) -> list[str]:
         parts.append(keys_of(row))
     usual = found.usual_rate(incident)
     against = f"; usually {amount(usual)} at this hour of the week" if usual is not None else ""
-    lines = [f"{', '.join(parts)}; {amount(incident.rate)} an hour{against}."]
+    often = f"; {amount(incident.rate)} an hour{against}" if incident.rate is not None else ""
+    lines = [f"{', '.join(parts)}{often}."]
     if died := died_around(row, row):
         known, offsets = row["window_record_count"], row["window_offset_count"]
         filled = f"; {known:,} of the {counted(offsets, 'offset')} hold records" if known and offsets else ""
@@ -745,11 +774,12 @@ def _story(
 ) -> list[str]:
     row, state, now = incident.row, incident.state, found.now
     known_now = ", as known now" if incident.known else ""
+    lasted = f", for {lasting(row['last_at'] - row['first_at'])}" if not incident.untimed else ""
     lines = [
         f"{row['incident_id']}  {row['severity']}  {state.name}  {row['verdict']}{known_now}",
         f"  {'As known now: ' if incident.known else ''}{visible(row['sentence'])}",
-        f"  Since {moment(row['first_at'])} ({_ago(row['first_at'], now)}), last {moment(row['last_at'])} "
-        f"({_ago(row['last_at'], now)}), for {lasting(row['last_at'] - row['first_at'])}.",
+        f"  S{incident.began()[1:]} ({_ago(row['first_at'], now)}), {incident.ended(moment(row['last_at']))} "
+        f"({_ago(row['last_at'], now)}){lasted}.",
         *(f"  {line}  records by time" for line in [sparkline(row["timeline"])] if line),
     ]
     lines += [f"  {line}" for line in about_the_state(incident, found)]
@@ -813,6 +843,8 @@ def about_the_state(incident: Incident, found: Incidents) -> list[str]:
     row, state = incident.row, incident.state
     pause = lasting(timedelta(seconds=row["pause_seconds"]))
     lines = [*([f"It is of {in_words(incident.teams)}."] if incident.teams else []), *incident.escalated]
+    if incident.untimed:
+        lines.append("Records without a time count at the moment when they were read; its suspects are of that time.")
     if incident.known:
         until_now = f"{counted(row['record_count'], 'record')} until {moment(found.now)}"
         told = until_now if incident.is_told_until_now else f"No table tells how many records until {moment(found.now)}"

@@ -24,6 +24,7 @@ from pipelines.commands import rows as printed
 from pipelines.commands import tabular
 from pipelines.engines.duckdb import translate
 from pipelines.errors import EnvironmentLacking, UsageError, readable
+from pipelines.incidents.signature import with_fingerprints
 from pipelines.moments import moment_of
 from pipelines.run import newest
 from pipelines.settings import QUESTIONS
@@ -380,11 +381,14 @@ def _shortest_interval(text: str) -> timedelta:
 def rows_of(warehouse: Warehouse, text: str, values: Mapping[str, Parameter]) -> DataFrame:
     """Return the rows of one reading statement over the warehouse's tables, each ``:name`` bound to its value.
 
+    ``{fingerprint}`` in it is that of a row of silver.dlq_records, of which incidents are made.
+
     Raises UsageError: the statement writes, cannot be understood, or names something that does not exist.
     """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
+    text = with_fingerprints(text)
     try:
         plan = _read_only(warehouse.spark, text)
         if str(plan.getClass().getSimpleName()).startswith("Show"):

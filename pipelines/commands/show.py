@@ -11,6 +11,7 @@ from expectations.contract import contract_of
 from expectations.owners import OWNER, owner_of
 from expectations.rules import counted
 from expectations.text import visible
+from pipelines.commands import unread_lines
 from pipelines.commands.describe import Answer
 from pipelines.commands.trace import Key, Place
 from pipelines.errors import UsageError
@@ -400,7 +401,7 @@ def _nothing(warehouse: Warehouse, place: Place, form: str) -> Answer:
         many = "dead letter is" if len(letters) == 1 else "dead letters are"
         message += f" It is the place of a source record, whose {many} {named}."
     else:
-        message += _meant(warehouse, place)
+        message += _meant(warehouse, place) + unread_lines.hint(warehouse, place.topic)
     if form == "json":
         places = [letter._asdict() for letter in letters]
         return Answer(as_json({**place._asdict(), "message": message, "dead_letters": places}), (), 1)

@@ -14,6 +14,7 @@ from expectations.owners import OWNER, owner_of
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.columns import slices
+from pipelines.commands import unread_lines
 from pipelines.commands.describe import Answer
 from pipelines.errors import UsageError
 from pipelines.run.newest import EVER
@@ -303,6 +304,7 @@ def _nothing(warehouse: Warehouse, wanted: str, place: Place | None, form: str) 
         f"Nothing is known of {what} in cluster '{visible(warehouse.cluster)}': what lands in {landed} can be traced "
         f"once `afterlog run` has taken it in.{_meant(warehouse, wanted, place)}"
     )
+    message += unread_lines.hint(warehouse, place.topic) if place else ""
     if form == "json":
         return Answer(json.dumps({"wanted": wanted, "message": message}), (), 1)
     return Answer(message, (), 1)

@@ -11,6 +11,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from expectations.owners import owner_of
+from pipelines.commands import odd_times
 from pipelines.commands.findings import findings_of, logged_topics
 from pipelines.commands.incidents import INCIDENTS, Incident, Incidents
 from pipelines.incidents.severity import LEVELS
@@ -130,11 +131,11 @@ def _incidents(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
         for one in open_ones:
             opened[one.row["severity"]] += one.state.is_loud
             muted += not one.state.is_loud
-        for row in found.letters("consumer_group, owner, disposition"):
+        for _, row in odd_times.letters(warehouse, "consumer_group, owner, disposition", now):
             names = (row["consumer_group"], owner_of(row), row["disposition"])
             letters[tuple(name or "" for name in names)] += row["record_count"]
-        own_letters = found.letters("consumer_group, owner, original_topic, dlq_topic") if teams.known else ()
-        for row in own_letters:
+        owned = "consumer_group, owner, original_topic, dlq_topic"
+        for _, row in odd_times.letters(warehouse, owned, now) if teams.known else ():
             of_teams.update(dict.fromkeys(((name,) for name in teams.of_row(row)), row["record_count"]))
     severities = [((level,), float(opened[level])) for level in LEVELS]
     yield _gauge("open_incidents", "Open incidents that nobody muted.", ("severity",), severities)

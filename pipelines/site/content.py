@@ -152,7 +152,8 @@ class Case:
     """An incident, whole; its timeline counts records by spans of time that last ``each``.
 
     ``no_change`` says that no suspect is a change; it is empty if one is. ``replay`` says what a plan of it would
-    replay, and what was replayed before; None: nobody was asked.
+    replay, and what was replayed before; None: nobody was asked. ``untimed`` names those of its times at which a record
+    without a time was read.
     """
 
     incident_id: str
@@ -174,10 +175,11 @@ class Case:
     dlq_topics: tuple[str, ...]
     records: int
     source_records: int
-    an_hour: float
+    an_hour: float | None
     usual_an_hour: float | None
     first_at: datetime
     last_at: datetime
+    untimed: tuple[str, ...]
     timeline: tuple[tuple[datetime, int], ...]
     each: timedelta
     disposition: str | None
@@ -359,7 +361,7 @@ class History:
     """All dead letters of a group or topic by time, which ends with its last one, so that only news changes it.
 
     ``hours`` are those of the 7 days until the last hour, ``days`` those of the 90 days (UTC) until the last day.
-    ``before`` counts what is earlier, ``untimed`` what has no time.
+    ``before`` counts what is earlier, ``untimed`` what has no time, ``ahead`` what is stamped ahead.
     """
 
     first_hour: datetime
@@ -368,6 +370,7 @@ class History:
     days: tuple[int, ...]
     before: int
     untimed: int
+    ahead: int
 
     @property
     def hours_begin(self) -> datetime:

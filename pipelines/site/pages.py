@@ -246,8 +246,7 @@ class _Site:
                 named(one.group, one.owner),
                 visible(one.topic) if one.topic else "unknown",
                 one.records,
-                iso(one.first_at),
-                iso(one.last_at),
+                *(None if name in one.untimed else iso(getattr(one, name)) for name in ("first_at", "last_at")),
                 elided(one.error or one.disposition or "unknown", 160),
                 *self._told(self.teams, one.incident_id),
             ]
@@ -380,6 +379,7 @@ def _brief(case: Case) -> dict[str, Any]:
         "place": case.place,
         "records": case.records,
         "first_at": case.first_at,
+        "untimed": case.untimed,
     }
 
 

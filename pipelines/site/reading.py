@@ -38,6 +38,7 @@ from pipelines.commands.incidents import (
 )
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
+from pipelines.incidents.signature import FINGERPRINT
 from pipelines.incidents.state import moment as moment_of
 from pipelines.incidents.verdict import POISON_PILL, at_offset, few_keys, in_words, percent
 from pipelines.run.freshness import Freshness
@@ -480,10 +481,11 @@ def _case(
         tuple(one["dlq_topic"] for one in row["dlq_topics"] or ()),
         row["record_count"],
         row["source_record_count"],
-        round(incident.rate, 3),
+        None if incident.rate is None else round(incident.rate, 3),
         known.usual_rate(incident),
         row["first_at"],
         row["last_at"],
+        tuple(sorted(incident.untimed)),
         *_by_time(row, minutes),
         row["disposition"],
         row["error_pattern"],
@@ -492,7 +494,7 @@ def _case(
         row["error_frame"],
         row["fingerprint"],
         incidents.fingerprint_of(row),
-        row["predecessor_id"],
+        incident.predecessor,
         row["record_count"] - row["without_payload_count"] - row["suspected_count"],
         row["without_payload_count"],
         tuple(
@@ -543,6 +545,14 @@ def _samples(row: Row, letters: Letters) -> Iterable[Sample]:
             yield Sample(letter, at_offset(topic, partition, offset), one["record_count"], found["routed_at"])
 
 
+_OF_AN_INCIDENT = (
+    f"cluster = :cluster AND {FINGERPRINT} = :fingerprint "
+    "AND coalesce(routed_at, dlq_timestamp, _ingested_at) BETWEEN :first AND :last AND _bronze_id NOT IN "
+    f"(SELECT _bronze_id FROM {windows.MARKERS} WHERE is_control_marker AND cluster = :cluster)"
+)
+"""As sql/silver/dlq_errors.sql counts them."""
+
+
 def _commands(
     row: Row, samples: Sequence[Sample], suspects: Sequence[Row], revisions: Mapping[str, Sequence[Row]]
 ) -> Iterable[Command]:
@@ -558,21 +568,11 @@ def _commands(
             "the source record, from Kafka",
             f'kcat -b "$BOOTSTRAP" -C -t {quoted(topic)} -p {partition} -o {offset} -c 1 -J',
         )
-    group, owner = key_of(row)
-    if owner is not None and row["original_topic"] is not None:
-        whose = f"{GROUP} = :owner" if group is not None else f"{GROUP} IS NULL AND {OWNER} = :owner"
-        wanted = f"cluster = :cluster AND {whose} AND original_topic = :topic AND routed_at >= :since"
-        names = {
-            "cluster": row["cluster"],
-            "owner": owner,
-            "topic": row["original_topic"],
-            "since": row["first_at"].isoformat(timespec="seconds").replace("+00:00", "Z"),
-        }
-        values = " ".join(f"--param {quoted(f'{name}={value}')}" for name, value in names.items())
-        yield Command(
-            "dead letters of its owner and topic since then",
-            f'afterlog sql "SELECT * FROM silver.dlq_records WHERE {wanted}" {values}',
-        )
+    names = {"cluster": row["cluster"], "first": row["first_at"].isoformat(), "last": row["last_at"].isoformat()}
+    error = row["fingerprint"]
+    names["fingerprint"] = f"'{error}'" if error.isdigit() else error  # a text, also if it looks like a number
+    values = " ".join(f"--param {quoted(f'{name}={value}')}" for name, value in names.items())
+    yield Command("its dead letters", f'afterlog sql "SELECT * FROM {RECORDS} WHERE {_OF_AN_INCIDENT}" {values}')
     changed = [one for one in suspects if one["kind"] in ("topology", "writer_topology")]
     for suspect in changed[:MOST_DIFFS]:
         yield Command(f"what changed in {visible(suspect['name'])}", diff_of(suspect, revisions[suspect["name"]]))
