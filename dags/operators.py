@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from opentelemetry import trace
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from dags import connections, failures
 from dags.command import Command, Ended, Runs, Unreachable, printable
@@ -349,7 +351,7 @@ def _where(context: Context, arguments: Sequence[str], cluster: Mapping[str, str
 
     Raises CannotRun: the settings cannot be used, or Airflow's provider for that place is not installed.
     """
-    variables = _tolerance(context)
+    variables = _tolerance(context) | _trace()
     try:
         elsewhere = settings.tasks_run_elsewhere()
         if elsewhere is None:
@@ -406,6 +408,14 @@ def _tolerance(context: Context) -> dict[str, str]:
     if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance <= 1:
         raise CannotRun("The parameter tolerance is no share from 0 to 1.")
     return {"AFTERLOG_TOLERANCE": repr(float(tolerance))}
+
+
+def _trace() -> dict[str, str]:
+    """Return the variables by which the command continues the task's trace; empty unless Airflow sends traces."""
+    carrier: dict[str, str] = {}
+    if hasattr(trace.get_tracer_provider(), "sampler"):  # that of OpenTelemetry's SDK, which Airflow sets up
+        TraceContextTextMapPropagator().inject(carrier)
+    return {name.upper(): value for name, value in carrier.items()}
 
 
 def _how(code: int) -> str:

@@ -24,6 +24,7 @@ import typer
 
 from expectations.rules import counted
 from expectations.text import visible
+from pipelines import otlp
 from pipelines.catalog import CATALOG, FEEDS, LAYERS, stages, stages_of_type
 from pipelines.commands import clusters, completion, oversights
 from pipelines.errors import AfterlogError, ClustersLeft, EnvironmentLacking, Unforeseen, UsageError, readable
@@ -33,6 +34,7 @@ from pipelines.run import interrupt
 from pipelines.settings import Settings, load
 from pipelines.stage import Ask, Land, Stage, Summarise
 from pipelines.stores import lock
+from pipelines.teams import Teams
 from pipelines.text import first_names, hint, near
 from pipelines.warehouse import alert_log
 from pipelines.warehouse.quality import StageRun
@@ -46,7 +48,9 @@ if TYPE_CHECKING:
     from pipelines.commands.display import Display
     from pipelines.metrics.exposition import Meter
     from pipelines.replay.candidates import Choice
+    from pipelines.replay.run import Progress
     from pipelines.run.follow import Cycle
+    from pipelines.run.traces import Trace
     from pipelines.steps.held import Acceptance
     from pipelines.steps.watch import Watch
 
@@ -78,6 +82,16 @@ LandingOption = Annotated[str | None, typer.Option(help="Directory that feeds la
 ClusterOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Only that one of several clusters.", show_default="all"),
+]
+TeamOption = Annotated[
+    str | None,
+    typer.Option(
+        "--team",
+        metavar="TEAM",
+        help="Only what is of a [[team]] of the settings, or of 'no team'.",
+        show_default=False,
+        autocompletion=completion.teams,
+    ),
 ]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show what Spark logs.", show_default=False, callback=_verbose)
@@ -170,6 +184,7 @@ def top(
         float | None, typer.Option(min=0.5, metavar="SECONDS", help="Show it again and again.", show_default=False)
     ] = None,
     at: Annotated[str | None, typer.Option(help=f"As of that time ({TIMES}).", show_default="now")] = None,
+    team: TeamOption = None,
     format: Annotated[StoryFormat, typer.Option(help="json: one object.")] = "text",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
@@ -178,10 +193,10 @@ def top(
     """Tell whether anything is wrong: open incidents, findings, and how old the data is."""
     from pipelines.commands import incidents as stories
 
-    with _readable(_settings(warehouse, landing, cluster, lands=True)) as tables:
+    with _readable(_settings(warehouse, landing, cluster, lands=True, team=team)) as tables:
         while True:
             with tables.store.pinned():
-                answers = clusters.of_each(tables, format, lambda own: stories.top(own, format, at))
+                answers = clusters.of_each(tables, format, lambda own: stories.top(own, format, at, team))
             if watch is not None and sys.stdout.isatty():
                 print("\x1b[2J\x1b[H", end="")
             print("\n".join(answer.result for answer in answers), flush=True)
@@ -202,6 +217,7 @@ def incidents(
     topic: Annotated[
         str | None, typer.Option(help="Only those of a source topic or DLQ topic.", show_default=False)
     ] = None,
+    team: TeamOption = None,
     at: Annotated[str | None, typer.Option(help=f"As of that time ({TIMES}).", show_default="now")] = None,
     format: Annotated[TableFormat, typer.Option(help="json: one object an incident.")] = "table",
     warehouse: WarehouseOption = None,
@@ -211,12 +227,14 @@ def incidents(
     """List incidents, the most urgent first."""
     from pipelines.commands import incidents as stories
 
-    with _readable(_settings(warehouse, landing, cluster)) as tables:
+    with _readable(_settings(warehouse, landing, cluster, team=team)) as tables:
         _show_each(
             clusters.of_each(
                 tables,
                 "text" if format == "table" else format,
-                lambda own: stories.listed(own, format, only_open=open, since=since, group=group, topic=topic, at=at),
+                lambda own: stories.listed(
+                    own, format, only_open=open, since=since, group=group, topic=topic, team=team, at=at
+                ),
             )
         )
 
@@ -238,6 +256,7 @@ def incident(
     ] = None,
     resolve: Annotated[bool, typer.Option("--resolve", help="Say that it is over.")] = False,
     note: Annotated[str | None, typer.Option(help="Keep a note on it.", show_default=False)] = None,
+    team: TeamOption = None,
     at: Annotated[str | None, typer.Option(help=f"As of that time ({TIMES}).", show_default="now")] = None,
     format: Annotated[DrawingFormat, typer.Option(help="How to print it; a drawing shows what it touches.")] = "text",
     warehouse: WarehouseOption = None,
@@ -247,18 +266,18 @@ def incident(
     """Tell all about an incident: why, where, suspects, what it touches, and what to type next."""
     from pipelines.commands import incidents as stories
 
-    with _readable(_settings(warehouse, landing, cluster)) as every:
+    with _readable(_settings(warehouse, landing, cluster, team=team)) as every:
         tables = clusters.that_knows(
             every, f"Incident {wanted}", lambda own: stories.Incidents(own, stories.now_of(at)).of(wanted)
         )
         if mute_until is not None or resolve or note is not None:
             if at is not None or format != "text":
                 raise UsageError("--mute-until, --resolve and --note act now and print text: omit --at and --format.")
-            _show(stories.acted(tables, wanted, mute_until, resolve, note))
+            _show(stories.acted(tables, wanted, mute_until, resolve, note, team))
         else:
             from pipelines.replay import eligibility
 
-            _show(stories.one(tables, wanted, format, at, lambda name: eligibility.of_incident(tables, name)))
+            _show(stories.one(tables, wanted, format, at, lambda name: eligibility.of_incident(tables, name), team))
 
 
 def _show(answer: Answer) -> None:
@@ -334,8 +353,8 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """Run all stages on what is new, once or, with --follow, again and again."""
-    from pipelines.commands import display
     from pipelines.jvm import properties
+    from pipelines.run import traces
     from pipelines.steps.held import Acceptance
 
     settings = _settings(warehouse, landing, cluster, creates=True)
@@ -369,12 +388,21 @@ def run(
         raise UsageError("--every and --health need --follow.")
     if metrics_port is not None:
         raise UsageError("--metrics-port needs --follow; a single run writes the file of [metrics].")
+    with traces.told(traces.RUN, traces.about(settings.cluster, chosen), _say) as trace:
+        _run(settings, chosen, accepted, format, trace)
+
+
+def _run(settings: Settings, chosen: Sequence[Stage], accepted: Acceptance, format: TableFormat, trace: Trace) -> None:
+    """Run stages once, show what each did, and tell metrics and alerts."""
+    from pipelines.commands import display
+
     try:
         with display.Display("Looking for what is new.", quiet=True) as watch:
             done, wrong = _run_once(settings, chosen, accepted, watch)
     except Exception:
         _alert(settings)  # while runs fail, feeds fall silent
         raise
+    trace.done = done
     if format == "json":
         print(json.dumps({"run_id": done[0].run_id, "tables": [stage_run.as_json() for stage_run in done]}))
         if not watch.live and (idle := [one.table for one in done if one.status == "idle"]):
@@ -402,6 +430,7 @@ def ask(
         ),
     ] = None,
     param: Annotated[list[str] | None, typer.Option(help="name=value for :name.", show_default=False)] = None,
+    team: TeamOption = None,
     format: Annotated[RowsFormat, typer.Option(help="How to print the rows.")] = "table",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
@@ -414,17 +443,19 @@ def ask(
     if question is None:
         if param:
             raise UsageError("--param needs a question: afterlog ask QUESTION --param NAME=VALUE.")
+        if team is not None:
+            raise UsageError("--team needs a question: afterlog ask QUESTION --team TEAM.")
         asked.write_list(format, sys.stdout)
         return
     known = asked.find(question)
-    settings = _settings(warehouse, landing, lands=True)
+    settings = _settings(warehouse, landing, lands=True, team=team)
     parameters = queries.parameters_of(param or [], known.text)
     on_store = Warehouse(settings)
     with on_store.store.pinned():
-        remarks = asked.answer_without_jvm(on_store, known, parameters, format)
+        remarks = asked.answer_without_jvm(on_store, known, parameters, format, team)
     if remarks is None:
         with _warm(settings) as tables:
-            remarks = asked.answer_with_spark(tables, known, parameters, format)
+            remarks = asked.answer_with_spark(tables, known, parameters, format, team)
     for remark in remarks:
         _say(remark)
 
@@ -505,6 +536,7 @@ def trace(
     wanted: Annotated[
         str, typer.Argument(metavar="ID|TOPIC:PARTITION:OFFSET", help="A trace, or a record.", show_default=False)
     ],
+    team: TeamOption = None,
     format: Annotated[StoryFormat, typer.Option(help="json: one object a message.")] = "text",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
@@ -514,8 +546,8 @@ def trace(
     """Tell the story of one message: produced, acknowledged, committed, dead-lettered, lost."""
     from pipelines.commands import trace as stories
 
-    with _readable(_settings(warehouse, landing, cluster)) as tables:
-        _show_each(clusters.answers(tables, wanted, lambda own: stories.answer(own, wanted, format)))
+    with _readable(_settings(warehouse, landing, cluster, team=team)) as tables:
+        _show_each(clusters.answers(tables, wanted, lambda own: stories.answer(own, wanted, format, team)))
 
 
 @app.command()
@@ -528,6 +560,7 @@ def show(
     ],
     shown_as: Annotated[PayloadForm, typer.Option("--as", help="How to print key and value.")] = "auto",
     full: Annotated[bool, typer.Option("--full", help="Cut nothing.")] = False,
+    team: TeamOption = None,
     format: Annotated[StoryFormat, typer.Option(help="json: one object, with all of it.")] = "text",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
@@ -537,10 +570,10 @@ def show(
     """Show one dead letter: its error, headers, key and value, masked as the settings say."""
     from pipelines.commands import show as letters
 
-    with _readable(_settings(warehouse, landing, cluster)) as tables:
+    with _readable(_settings(warehouse, landing, cluster, team=team)) as tables:
         _show_each(
             clusters.answers(
-                tables, place, lambda own: letters.answer(own, place, format, shown_as=shown_as, full=full)
+                tables, place, lambda own: letters.answer(own, place, format, shown_as=shown_as, full=full, team=team)
             )
         )
 
@@ -561,26 +594,29 @@ def readmit(
     """Take what passes today's contract out of quarantine into its table."""
     from pipelines.commands import display
     from pipelines.run import readmit as readmissions
+    from pipelines.run import traces
 
     settings = _settings(warehouse, landing)
     stage = readmissions.stage_with_quarantine(table)
-    with (
-        display.Display(STARTING) as watch,
-        lock.writer(settings, f"afterlog readmit {stage.table}"),
-        _session(settings, watch) as spark,
-    ):
-        watch.begins(stage.table, 1, 1)
-        done = readmissions.readmit(Warehouse(settings, spark), stage)
-    stay = done.found - done.readmitted
-    if format == "json":
-        print(json.dumps({"table": stage.table, "found": done.found, "readmitted": done.readmitted, "stay": stay}))
-    else:
-        print(
-            f"{stage.quarantine}: {counted(done.found, 'row')}, {done.readmitted:,} readmitted to {stage.table}, "
-            f"{stay:,} {'stays' if stay == 1 else 'stay'}."
-        )
-    if done.readmitted:
-        print("Run `afterlog run` to refresh what is made from it.", file=sys.stderr)
+    with traces.told("afterlog readmit", traces.about(settings.cluster, [stage]), _say) as trace:
+        with (
+            display.Display(STARTING) as watch,
+            lock.writer(settings, f"afterlog readmit {stage.table}"),
+            _session(settings, watch) as spark,
+        ):
+            watch.begins(stage.table, 1, 1)
+            done = readmissions.readmit(Warehouse(settings, spark), stage)
+        trace.done = [done.stage_run] if done.stage_run else []
+        stay = done.found - done.readmitted
+        if format == "json":
+            print(json.dumps({"table": stage.table, "found": done.found, "readmitted": done.readmitted, "stay": stay}))
+        else:
+            print(
+                f"{stage.quarantine}: {counted(done.found, 'row')}, {done.readmitted:,} readmitted to {stage.table}, "
+                f"{stay:,} {'stays' if stay == 1 else 'stay'}."
+            )
+        if done.readmitted:
+            print("Run `afterlog run` to refresh what is made from it.", file=sys.stderr)
 
 
 @app.command()
@@ -600,24 +636,26 @@ def rebuild(
 ) -> None:
     """Compute a table again from the whole of its inputs: the way out where a defect broke its facts."""
     from pipelines.commands import display
-    from pipelines.run import runner
+    from pipelines.run import runner, traces
 
     settings = _settings(warehouse, landing)
     stage = _summarised(table)
-    with (
-        display.Display(STARTING) as watch,
-        lock.writer(settings, f"afterlog rebuild {stage.table}"),
-        _session(settings, watch, gates=True) as spark,
-    ):
-        watch.begins(stage.table, 1, 1)
-        done = runner.rebuild(Warehouse(settings, spark), stage, accept=accept, say=_say)
-    if format == "json":
-        print(json.dumps({"run_id": done.run_id, "tables": [done.as_json()]}))
-    else:
-        display.stage_runs([done])
-    if done.status == "broken":
-        raise typer.Exit(1)
-    print("Run `afterlog run` to refresh what is made from it.", file=sys.stderr)
+    with traces.told("afterlog rebuild", traces.about(settings.cluster, [stage]), _say) as trace:
+        with (
+            display.Display(STARTING) as watch,
+            lock.writer(settings, f"afterlog rebuild {stage.table}"),
+            _session(settings, watch, gates=True) as spark,
+        ):
+            watch.begins(stage.table, 1, 1)
+            done = runner.rebuild(Warehouse(settings, spark), stage, accept=accept, say=_say)
+        trace.done = [done]
+        if format == "json":
+            print(json.dumps({"run_id": done.run_id, "tables": [done.as_json()]}))
+        else:
+            display.stage_runs([done])
+        if done.status == "broken":
+            raise typer.Exit(1)
+        print("Run `afterlog run` to refresh what is made from it.", file=sys.stderr)
 
 
 @app.command()
@@ -635,16 +673,17 @@ def report(
     every: Annotated[
         float | None, typer.Option(min=0.5, help="Seconds between looks at the data, with --serve.", show_default="10")
     ] = None,
+    team: TeamOption = None,
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
     cluster: ClusterOption = None,
     verbose: Verbose = False,
 ) -> None:
-    """Build the site that tells what is wrong, and Data Docs."""
+    """Build the site that tells what is wrong, and Data Docs; print where its front, or the front of a team, is."""
     from pipelines.payloads import check_schemas
     from pipelines.replay import eligibility
     from pipelines.run.freshness import freshness
-    from pipelines.site import reading
+    from pipelines.site import addresses, reading
     from pipelines.site import report as reports
     from pipelines.site.publish import publish
 
@@ -652,7 +691,9 @@ def report(
         raise UsageError("--host, --port and --every need --serve.")
     if serve and format == "json":
         raise UsageError("--serve shows pages; --format json is for one report.")
-    settings = _settings(warehouse, landing, cluster, lands=True)
+    if serve and team is not None:
+        raise UsageError("--serve shows the fronts of all teams; --team is for one report.")
+    settings = _settings(warehouse, landing, cluster, lands=True, team=team)
     check_schemas(settings)
 
     def built(tables: Warehouse, is_first: bool = True, is_due: bool = False) -> None:
@@ -672,9 +713,10 @@ def report(
         if (sent := publish(settings)) and is_first:
             _say(f"{counted(sent, 'file')} published to {settings.report.publish}.")
         if is_first and not serve and format != "json":
-            print(fronts[0][0])  # it leads to the others
+            front = fronts[0][0]  # it leads to the others
+            print(front if team is None else front.with_name(addresses.team(team)))
         for page, told in fronts if format == "json" else ():
-            print(json.dumps({"page": str(page), **told.as_json()} if told else {"page": str(page)}))
+            print(json.dumps({"page": str(page), **told.as_json(team)} if told else {"page": str(page)}))
 
     with _readable(settings, gates=True) as tables:
         built(tables)
@@ -685,19 +727,22 @@ def report(
 @alerts.callback(invoke_without_command=True)
 def list_alerts(
     context: typer.Context,
+    team: TeamOption = None,
     format: Annotated[TableFormat, typer.Option(help="json: one object an alert.")] = "table",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
     cluster: ClusterOption = None,
 ) -> None:
-    """Tell which alerts were sent, were suppressed, wait or were given up."""
+    """Tell which alerts were sent, were suppressed, wait or were given up; of a team those of its routes."""
     if context.invoked_subcommand is None:
         from pipelines.alerts.listing import listed
         from pipelines.commands.describe import Answer
 
-        settings = _settings(warehouse, landing, cluster)
+        settings = _settings(warehouse, landing, cluster, team=team)
         form = "text" if format == "table" else format
-        _show_each(clusters.of_each(Warehouse(settings), form, lambda own: Answer(listed(own.settings, format))))
+        _show_each(clusters.of_each(Warehouse(settings), form, lambda own: Answer(listed(own.settings, format, team))))
+    elif team is not None:
+        raise UsageError(f"--team is for the list of alerts, not for {context.invoked_subcommand}.")
 
 
 @alerts.command("send")
@@ -812,6 +857,46 @@ def doctor(
         checks = diagnosis.diagnose(settings, {"alerts": listing.checks, "replay rules": of_replays.checks})
     diagnosis.show(checks, as_json=format == "json")
     raise typer.Exit(diagnosis.exit_code(checks))
+
+
+@app.command()
+def maintain(
+    older_than: Annotated[
+        int, typer.Option(metavar="DAYS", help="What nobody has needed for so many days; 7 at least.")
+    ] = 7,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+    format: Annotated[TableFormat, typer.Option(help="json: one object.")] = "table",
+    warehouse: WarehouseOption = None,
+    verbose: Verbose = False,
+) -> None:
+    """Remove files of old versions, of crashed writes, and needless checkpoints; what is still to be read stays."""
+    from pipelines.commands import maintain as upkeep
+
+    upkeep.refuse_younger(older_than)
+    done = list(upkeep.maintain(_settings(warehouse, None), older_than, dry_run, _say))
+    if format == "json":
+        print(json.dumps(upkeep.totals(done) | {"tables": [asdict(one) for one in done]}))
+    else:
+        upkeep.show(done, dry_run)
+
+
+@app.command()
+def stats(
+    format: Annotated[TableFormat, typer.Option(help="json: one object a table.")] = "table",
+    warehouse: WarehouseOption = None,
+    verbose: Verbose = False,
+) -> None:
+    """Say what each table costs: rows, files, bytes, growth a day, and what `afterlog maintain` would free."""
+    from pipelines.commands import stats as costs
+
+    tables = Warehouse(_settings(warehouse, None))
+    with tables.store.pinned():
+        found = list(costs.stats(tables))
+    if format == "json":
+        for one in found:
+            print(json.dumps(asdict(one)))
+    else:
+        costs.show(found)
 
 
 @app.command()
@@ -947,6 +1032,7 @@ def plan_replay(
         str, typer.Option(metavar="original|TOPIC", help="Where records go: back to their topics, or to another one.")
     ] = "original",
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many records.", show_default=False)] = None,
+    team: TeamOption = None,
     again: Annotated[bool, typer.Option("--again", help="Also what was replayed or discarded before.")] = False,
     max_replays: Annotated[
         int | None,
@@ -975,8 +1061,8 @@ def plan_replay(
     """Plan a replay: say what would be replayed, what not and why, in which order; keep the plan."""
     from pipelines.replay import actions, candidates, judge
 
-    choice = candidates.Choice(incident, where, tuple(record or ()), by_rules, limit)
-    tables = _of_choice(_replays(warehouse, cluster), choice)
+    choice = candidates.Choice(incident, where, tuple(record or ()), by_rules, limit, team)
+    tables = _of_choice(_replays(warehouse, cluster, team), choice)
     most = tables.settings.replay.max_replays if max_replays is None else max_replays
     target, allowed = None if to == "original" else to, tuple(sorted({*(allow or ())}))
     options = judge.Options(target, again, most, ignore_rules, allowed)
@@ -1113,11 +1199,14 @@ def discard_letters(
     _show(actions.discard(_of_choice(_replays(warehouse, cluster), choice), choice, note))
 
 
-def _replays(warehouse: str | None, cluster: str | None) -> Warehouse:
-    """Return the warehouse of a command of replays; raises UsageError: only Spark opens it."""
+def _replays(warehouse: str | None, cluster: str | None, team: str | None = None) -> Warehouse:
+    """Return the warehouse of a command of replays.
+
+    Raises UsageError: only Spark opens it, or there is no such team.
+    """
     from pipelines.replay import journal
 
-    tables = Warehouse(_settings(warehouse, None, cluster))
+    tables = Warehouse(_settings(warehouse, None, cluster, team=team))
     journal.place_of(tables.settings)
     return tables
 
@@ -1156,25 +1245,34 @@ def _run_replay(
 ) -> None:
     from pipelines.replay import actions
     from pipelines.replay.display import Bar
+    from pipelines.run import traces
     from pipelines.run.stop import Stop
 
     tables = _of_plan(every, plan)
     if dry_run:
         _show(actions.left(tables, plan, format))
         return
-    with Stop() as stop, Bar() as bar:
-        answer = actions.run(
-            tables,
-            plan,
-            rate=rate,
-            batch=batch,
-            most_deaths=most_deaths,
-            stop=stop,
-            progress=bar.show,
-            resumes=resumes,
-            form=format,
-        )
-    _show(answer)
+    about = {"afterlog.cluster": tables.cluster, "afterlog.plan_id": plan, "messaging.system": "kafka"}
+    with traces.told("afterlog replay run", about, _say) as trace:
+        with Stop() as stop, Bar() as bar:
+
+            def show(progress: Progress) -> None:
+                trace.about |= {f"afterlog.{name}": count for name, count in asdict(progress).items()}
+                bar.show(progress)
+
+            answer = actions.run(
+                tables,
+                plan,
+                rate=rate,
+                batch=batch,
+                most_deaths=most_deaths,
+                stop=stop,
+                progress=show,
+                resumes=resumes,
+                form=format,
+            )
+        trace.outcome = "replayed"
+        _show(answer)
 
 
 @broker.command("start")
@@ -1287,16 +1385,18 @@ def _settings(
     creates: bool = False,
     lands: bool = False,
     says: bool = True,
+    team: str | None = None,
 ) -> Settings:
     """Return the settings under these flags; say which variables have no effect, unless the command does.
 
     Only a command that ``creates`` one, or looks before, can name a warehouse that is not there; the landing directory
-    must be there for it, and for a command of which ``lands`` says that it looks into it.
+    must be there for it, and for a command of which ``lands`` says that it looks into it. A ``team`` must be one.
     """
     if says:
         for _, remark in oversights.unknown_variables():
             _say(remark)
     settings = load(cluster, warehouse=warehouse, landing=landing)
+    Teams.of_settings(settings).check(team)
     places: dict[oversights.Place, str | None] = {"warehouse": warehouse, "landing": landing}
     oversights.require_places(settings, places, creates=creates, lands=creates or lands)
     return settings
@@ -1304,11 +1404,18 @@ def _settings(
 
 def _meter(settings: Settings, place: tuple[str, int] | None, kept: contextlib.ExitStack) -> Meter | None:
     """Return what reads metrics, shown at a host and port if asked; None if nobody wants metrics."""
-    if place is None and settings.metrics.file is None:
+    is_asked = place is not None or settings.metrics.file is not None
+    if not is_asked and not otlp.wanted("metrics"):
         return None
     from pipelines.metrics.exposition import Meter
 
-    meter = Meter(settings)
+    try:
+        meter = Meter(settings)
+    except UsageError as error:
+        if is_asked:
+            raise
+        _say(f"Metrics are not sent to OpenTelemetry. {error}")
+        return None
     if place is not None:
         port = kept.enter_context(meter.served(*place))
         _say(f"Metrics are at http://{place[0]}:{port}/metrics.")
@@ -1351,14 +1458,14 @@ def _follow(
             report=watch.ended,
             show=show,
             watch=watch,
-            afterwards=_beside(settings, meter, kept),
+            afterwards=_beside(settings, chosen, meter, kept),
         ).follow()
 
 
 def _beside(
-    settings: Settings, meter: Meter | None, kept: contextlib.ExitStack
+    settings: Settings, chosen: Sequence[Stage], meter: Meter | None, kept: contextlib.ExitStack
 ) -> Callable[[Cycle, Sequence[StageRun]], None]:
-    """Return what is done after each cycle of following: metrics are read, alerts are sent, if the settings ask.
+    """Return what is done after each cycle of following: metrics, traces and alerts, if settings or environment ask.
 
     It ends with ``kept``.
     """
@@ -1369,6 +1476,14 @@ def _beside(
         metering = Beside(meter.refresh, _say)
         kept.callback(metering.close)
         after += [meter.count, metering]
+    if otlp.wanted("traces"):
+        from pipelines.run import traces
+
+        told = traces.Traces(traces.about(settings.cluster, chosen))
+        kept.enter_context(told.heard())
+        telling = Beside(told.tell, _say)
+        kept.callback(telling.close)
+        after += [told.cycle, telling]
     for own in settings.of_clusters():  # each by itself: one that is away keeps no other waiting
         if settings.collect.every_seconds is not None and own.kafka.bootstrap_servers:
             from pipelines.collect.landing import Collector
@@ -1423,15 +1538,15 @@ def _look_at_replays(settings: Settings) -> None:
 
 
 def _measure(settings: Settings) -> None:
-    """Write the metrics' file, if the settings name one; what fails is said."""
-    if settings.metrics.file is None:
+    """Write and send the metrics, if the settings or the environment ask for it; what fails is said."""
+    if settings.metrics.file is None and not otlp.wanted("metrics"):
         return
     from pipelines.metrics.exposition import Meter
 
     try:
         problems = Meter(settings).refresh()
     except Exception as error:
-        problems = (f"Metrics were not written. {readable(error)}",)
+        problems = (f"Metrics were not read. {readable(error)}",)
     for sentence in problems:
         _say(sentence)
 

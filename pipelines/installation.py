@@ -33,6 +33,7 @@ _EXTRAS = {
     "cryptography": "spark",
     "delta": "spark",
     "great_expectations": "spark",
+    "opentelemetry": "otel",
     "pandas": "spark",
     "py4j": "spark",
     "pyspark": "spark",

@@ -30,7 +30,7 @@ def moment_of(text: str, name: str, now: datetime, *, ahead: bool = False) -> da
     try:
         at = _read(words, now, ahead) or _iso(text.strip())
     except (ValueError, OverflowError):
-        raise UsageError(f"{name} {visible(text[:40])} is no time: write it like {FORMS}.") from None
+        raise UsageError(f"{name} '{visible(text[:40])}' is no time: write it like {FORMS}.") from None
     if ahead and at <= now:
         raise UsageError(f"{name} {visible(text[:40])} is not in the future.")
     if not ahead and at > now:
@@ -49,7 +49,7 @@ def _read(words: str, now: datetime, ahead: bool) -> datetime | None:
         return now + total if ahead else now - total
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     day, _, clock = words.partition(" ")
-    if day in _DAYS and (ahead or _DAYS[day] <= 0):
+    if day in _DAYS:
         return midnight + _DAYS[day] * _DAY + (_since_midnight(clock) if clock else timedelta())
     if re.fullmatch(r"[0-9]{1,2}:[0-9:]+z?", words, re.ASCII):
         at = midnight + _since_midnight(words)

@@ -21,8 +21,14 @@ LONGEST = 300  # characters of a name to compare: a Kafka topic's name has at mo
 
 
 def iso(at: datetime) -> str:
-    """Return a time as JSON has it everywhere: of UTC, in milliseconds."""
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """Return a time as JSON has it everywhere: of UTC, in milliseconds, or in microseconds if it has any."""
+    timespec = "microseconds" if at.microsecond % 1000 else "milliseconds"
+    return at.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def utf8(text: str) -> str:
+    """Return a text that UTF-8 can hold; a lone surrogate becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def columns(name: str) -> int:

@@ -17,11 +17,15 @@ IDENTITY = (
     Column("predecessor_id", "string", "Incident of the same fingerprint before this one; null: it is the first."),
 )
 TIMES = (
-    Column("first_at", "timestamp", "First record; null if no records count any more, or it was merged."),
+    Column(
+        "first_at",
+        "timestamp",
+        "First record, or when it was read if it has no time; null if no records count any more, or it was merged.",
+    ),
     Column(
         "last_at",
         "timestamp",
-        "Last record.",
+        "Last record, or when it was read if it has no time.",
         (is_true("not_before_first", "last_at >= first_at", "The last is not before the first."),),
     ),
     Column("pause_seconds", "bigint", "The silence after its last record that ends it: half an hour to a day."),

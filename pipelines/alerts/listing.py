@@ -14,6 +14,8 @@ from pipelines.commands import known
 from pipelines.commands.doctor import Check
 from pipelines.run.newest import moment
 from pipelines.settings import Settings
+from pipelines.settings.teams import NO_TEAM
+from pipelines.teams import is_of
 from pipelines.text import iso
 from pipelines.warehouse.alert_log import NO_ROUTE, place
 from pipelines.warehouse.tables import Warehouse
@@ -21,17 +23,22 @@ from pipelines.warehouse.tables import Warehouse
 MOST_SHOWN = 30
 
 
-def listed(settings: Settings, form: str) -> str:
+def listed(settings: Settings, form: str, team: str | None = None) -> str:
     """Return the alerts that wait, those that routes that are gone left open, and those that were sent, suppressed or
-    given up, the latest first.
+    given up, the latest first; of a ``team`` those of its routes.
 
     Raises UsageError: only Spark opens the warehouse. EnvironmentLacking: the outbox cannot be read.
     """
     now = datetime.now(UTC)
     box = Outbox.read(place(Warehouse(settings)))
     routes = {route.name: route for route in settings.alerts.route}
+    teams = {route.name: route.team for route in settings.alerts.route}
+
+    def is_asked(route: str) -> bool:
+        return is_of(team, [teams.get(route) or NO_TEAM])
+
     waiting = []
-    for alert in box.pending:
+    for alert in (one for one in box.pending if is_asked(one.route)):
         route = routes.get(alert.route)
         why = alert.answer or "to be sent by the next run"
         if route is None:
@@ -66,9 +73,10 @@ def listed(settings: Settings, form: str) -> str:
             "answer": f"at PagerDuty, and the settings have no such route; {gone.remedy}",
         }
         for gone in departed.left_open(box, settings.alerts, now)
+        if is_asked(gone.route)
         for one in gone.alerts
     ]
-    over = [one | {"at": iso(one["at"])} for one in reversed(box.log)]
+    over = [one | {"at": iso(one["at"])} for one in reversed(box.log) if is_asked(one["route"])]
     if form == "json":
         return "\n".join(json.dumps(one) for one in (*waiting, *left, *over))
     if not routes and not left:

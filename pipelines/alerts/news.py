@@ -18,7 +18,7 @@ from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED
 from pipelines.incidents.verdict import in_words
 from pipelines.run import newest
-from pipelines.text import amount, iso
+from pipelines.text import iso
 from pipelines.warehouse.tables import Warehouse
 
 OVER = ("resolved", "finding_over", "passed")
@@ -32,7 +32,7 @@ BREADTH = {"KEY_LOCAL": 1, "PRODUCER_LOCAL": 1, "PARTITION_LOCAL": 2, "SYSTEMIC"
 TOLD = (
     *("incident_id", "fingerprint", "consumer_group", "original_topic", "dlq_topics", "disposition", "verdict"),
     *("sentence", "severity", "severity_reasons", "state", "first_at", "last_at", "record_count"),
-    *("source_record_count", "without_payload_count", "records_an_hour", "predecessor_id"),
+    *("source_record_count", "without_payload_count", "records_an_hour", "predecessor_id", "times_of_reading"),
 )
 """What an alert says of an incident: no text of an error, key, value or header."""
 
@@ -104,12 +104,14 @@ class Seen:
 class Snapshot:
     """All that could be told now; ``merged`` leads from ids of incidents to the ones that took them in.
 
+    ``teams`` has, by key, the teams of incidents and findings; it is empty if the settings have none.
     ``incidents`` is None if their table is not there, so that nothing is known about them.
     """
 
     incidents: Sequence[Seen] | None
     findings: Sequence[Seen]
     merged: Mapping[str, str] = field(default_factory=dict)
+    teams: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def muted(self) -> list[str]:
@@ -128,12 +130,15 @@ def snapshot(warehouse: Warehouse, now: datetime) -> Snapshot:
     """Read incidents and findings of a warehouse as of ``now``."""
     seen: list[Seen] | None = None
     merged: Mapping[str, str] = {}
+    teams: dict[str, Sequence[str]] = {}
     if warehouse.exists(INCIDENTS):
         found = Incidents(warehouse, now)
         seen, merged = [_of_incident(warehouse, one, now) for one in found.known], found.merged
+        teams = {one.row["incident_id"]: one.teams for one in found.known if one.teams}
     feeds = [one for one in newest.of_feeds(warehouse, now) if one.used]
     findings = findings_of(warehouse, [(one, newest.silence(warehouse, one)) for one in feeds], now)
-    return Snapshot(seen, [_of_finding(warehouse, one, now) for one in findings], merged)
+    teams |= {key_of(one): one["teams"] for one in findings if "teams" in one}
+    return Snapshot(seen, [_of_finding(warehouse, one, now) for one in findings], merged, teams)
 
 
 def changes(known: Known, now_seen: Snapshot, least: str, now: datetime) -> tuple[list[News], Known]:
@@ -235,9 +240,9 @@ def _ended(news: News, now: datetime) -> News:
 def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
     row, report = one.row, warehouse.settings.report
     facts = one.as_json(report)
-    since = f"{row['first_at']:%Y-%m-%d %H:%M} UTC"
-    records = f"{counted(row['record_count'], 'record')} since {since}, {amount(one.rate)} an hour."
-    came_back = one.came_back[:1] if row["predecessor_id"] else ()  # not who had resolved it
+    since = one.began(f"{row['first_at']:%Y-%m-%d %H:%M} UTC")
+    records = f"{counted(row['record_count'], 'record')} {since}{one.how_often}."
+    came_back = one.came_back[:1] if one.predecessor else ()  # not who had resolved it
     text = " ".join((visible(row["sentence"]), *came_back, records, *one.escalated[-1:]))
     news = News(
         "regressed" if one.state.name == REGRESSED else "opened",

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -22,6 +23,7 @@ from pipelines.incidents.ids import standing
 from pipelines.incidents.severity import LEVELS
 from pipelines.settings.alerts import Route
 from pipelines.stores.base import Store
+from pipelines.teams import is_of
 from pipelines.text import iso
 from pipelines.warehouse.alert_log import FILE, kind_of, severity_of, title_of
 
@@ -161,29 +163,36 @@ class Outbox:
         }
         self.place.write(FILE, json.dumps(told, default=_plain).encode())
 
-    def take(self, news: Sequence[News], routes: Sequence[Route], now: datetime) -> None:
-        """Make alerts of news for the routes that want it."""
+    def take(
+        self,
+        news: Sequence[News],
+        routes: Sequence[Route],
+        now: datetime,
+        teams: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
+        """Make alerts of news for the routes that want it; ``teams`` has those of what is there, by key."""
         for one in news:
+            of = teams.get(one.key, ())
             for route in routes:
                 if one.kind == "passed":  # nobody is called for it, so that PagerDuty does not get it
-                    if route.kind != "pagerduty" and wants(route, one):
+                    if route.kind != "pagerduty" and wants(route, one, of):
                         self.pending.append(Alert(_new_id(), route.name, [one], now, now))
                 elif one.is_over:
                     self._take(one, route, now)
-                elif (its := self._as_heard(one, route)) is not None:
+                elif (its := self._as_heard(one, route, of)) is not None:
                     self._take(its, route, now)
             if one.is_over:  # other settings may be in use for once
                 for name in {alert.route for alert in self.pending}.union(self.sent) - {route.name for route in routes}:
                     self._take(one, Route.model_construct(name=name), now)
 
-    def _as_heard(self, one: News, route: Route) -> News | None:
+    def _as_heard(self, one: News, route: Route, teams: Sequence[str]) -> News | None:
         """Return news as a route hears it, None if it does not: what it hears of for the first time opens for it."""
-        if one.kind != TURNED and wants(route, one):
+        if one.kind != TURNED and wants(route, one, teams):
             return one
-        if one.kind == TURNED and not route.verdicts and route.topic == "*":
+        if one.kind == TURNED and not route.verdicts and route.topic == "*" and route.team is None:
             return None
         first = replace(one, kind="opened")
-        if one.kind not in (TURNED, "worse") or self._was_told(one, route) or not wants(route, first):
+        if one.kind not in (TURNED, "worse") or self._was_told(one, route) or not wants(route, first, teams):
             return None
         return first
 
@@ -472,11 +481,12 @@ def heed(place: Store) -> None:
     place.remove(ASKED)
 
 
-def wants(route: Route, one: News) -> bool:
-    """Tell whether a route gets news of this kind."""
+def wants(route: Route, one: News, teams: Sequence[str] = ()) -> bool:
+    """Tell whether a route gets news of this kind, which is of these teams."""
     whose = one.group or one.owner  # news that an earlier version kept has no owner
     return (
         one.rank <= LEVELS.index(route.severity)
+        and is_of(route.team, teams)
         and (route.group == "*" or (whose is not None and globs.matches(route.group, whose)))
         and (route.topic == "*" or any(globs.matches(route.topic, topic) for topic in one.topics))
         and (not route.verdicts or one.verdict in route.verdicts)

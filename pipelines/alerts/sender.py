@@ -89,7 +89,7 @@ def _look(
         return [f"News cannot be looked for: {readable(error)}"]
     news, known = changes(box.known, seen, settings.findings_from, now)
     box.merge(seen.merged, now)
-    box.take(news, settings.route, now)
+    box.take(news, settings.route, now, seen.teams)
     muted = box.muted if seen.incidents is None else seen.muted
     if news or (known, muted) != (box.known, box.muted):
         box.known, box.muted = known, muted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TextIO
@@ -13,6 +13,7 @@ from expectations.text import visible
 from pipelines.commands import query, tabular
 from pipelines.commands import rows as printed
 from pipelines.commands.masked import masked
+from pipelines.commands.of_team import narrowed, unlimited
 from pipelines.engines.duckdb import sessions, translate
 from pipelines.errors import UsageError
 from pipelines.text import elided, hint
@@ -89,17 +90,21 @@ def write_list(form: str, out: TextIO) -> None:
 
 
 def answer_without_jvm(
-    warehouse: Warehouse, question: Question, values: Mapping[str, query.Parameter], form: str
+    warehouse: Warehouse,
+    question: Question,
+    values: Mapping[str, query.Parameter],
+    form: str,
+    team: str | None = None,
 ) -> list[str] | None:
     """Write the answer as ``query.answer`` does, and return its remarks; None if only Spark can answer.
 
-    Raises UsageError: a parameter has no value, or a table does not exist.
+    Raises UsageError: a parameter has no value, or a table does not exist, or no row can be a ``team``'s.
     """
     if not (question.by_duckdb and warehouse.opens_tables):
         return None
+    text, seen_by = _of_team(warehouse, question, team)
     try:
-        rows = rows_without_jvm(warehouse, question.text, values)
-        seen = masked(rows, warehouse.settings)
+        seen = seen_by(rows_without_jvm(warehouse, text, values))
         written = printed.write(seen, form, sys.stdout, tabular.terminal_width(sys.stdout))
     except (translate.Untranslatable, printed.Unprintable):
         return None
@@ -107,10 +112,26 @@ def answer_without_jvm(
 
 
 def answer_with_spark(
-    warehouse: Warehouse, question: Question, values: Mapping[str, query.Parameter], form: str
+    warehouse: Warehouse,
+    question: Question,
+    values: Mapping[str, query.Parameter],
+    form: str,
+    team: str | None = None,
 ) -> list[str]:
     """Write the answer as ``query.answer`` does, and return its remarks."""
-    return query.answer(warehouse, question.text, values, form, lambda rows: masked(rows, warehouse.settings))
+    text, seen = _of_team(warehouse, question, team)
+    return query.answer(warehouse, text, values, form, seen)
+
+
+def _of_team(
+    warehouse: Warehouse, question: Question, team: str | None
+) -> tuple[str, Callable[[printed.Rows], printed.Rows]]:
+    """Return the statement of a question that a team asks, and what makes that which is shown of its rows."""
+    settings = warehouse.settings
+    if team is None:
+        return question.text, lambda rows: masked(rows, settings)
+    text, most = unlimited(question.text)
+    return text, lambda rows: masked(narrowed(rows, settings, team, question.name, most), settings)
 
 
 def rows_without_jvm(warehouse: Warehouse, text: str, values: Mapping[str, query.Parameter]) -> printed.Rows:

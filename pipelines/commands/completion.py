@@ -1,4 +1,4 @@
-"""Shell completions: feeds, layers, tables, groups, incidents and questions. They start no JVM and print no messages.
+"""Shell completions: feeds, layers, tables, groups, teams, incidents, questions. They start no JVM and print nothing.
 
 A shell evaluates completions, and some names come from Kafka. So names with characters special to a shell are left out.
 """
@@ -108,6 +108,14 @@ def incidents(context: typer.Context) -> Iterable[str]:
         for row in jvmless.rows(own, "gold.dlq_incidents", {"cluster": own.cluster}, columns)
         if row["record_count"]
     ]
+
+
+@_cautious
+def teams(_: typer.Context) -> Iterable[str]:
+    """Complete the name of a team."""
+    from pipelines.settings import load
+
+    return [one.name for one in load().teams]
 
 
 @_cautious

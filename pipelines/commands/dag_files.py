@@ -11,7 +11,7 @@ from pipelines.errors import UsageError
 from pipelines.installation import COMMAND, PROJECT
 from pipelines.stores.directory import replace_text
 
-DAGS = (*FEEDS, "replay")
+DAGS = (*FEEDS, "replay", "maintain")
 _MARK = "`afterlog dags` wrote this file and replaces it."
 _TEXT = '''\
 """The DAG `{dag}` of Afterlog, for Airflow. {mark}"""

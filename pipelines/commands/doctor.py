@@ -708,7 +708,7 @@ def _stated(warehouse: Warehouse, stage: Stage) -> bool:
 
 def _unmatched(warehouse: Warehouse) -> Iterator[Check]:
     """Name patterns of the settings that match nothing that landed."""
-    for finding, remedy in known.unmatched(warehouse):
+    for finding, remedy in (*known.unmatched(warehouse), *known.unmatched_of_teams(warehouse)):
         yield Check("settings", "warning", finding, remedy, of_pattern=True)
 
 

@@ -14,11 +14,13 @@ from expectations.gold.dlq_misconfigurations import SEVERITIES
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.catalog import CATALOG
+from pipelines.commands import unread_lines
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import State
 from pipelines.run.newest import Newest, Silence
 from pipelines.settings import QUESTIONS
 from pipelines.steps import held, scopes
+from pipelines.teams import Teams, is_of
 from pipelines.text import first_names, iso
 from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.tables import Warehouse
@@ -43,6 +45,10 @@ COUNTED = {
     NOT_READ_ON: "quiet incident",
 }
 """What findings of a kind count, each in the unit that every place uses."""
+
+NAMES_NOBODY = (HELD, SILENT, NOT_READ_ON, "QUARANTINE_RISING")
+"""The kinds whose name is that of a table, a feed or a rule; the name of others is a group or a client."""
+NAMES_CLIENT = ("SILENTLY_OFF", "WOULD_FAIL", "DUPLICATES_POSSIBLE")
 
 OF_COUNTS = (*COUNTED, "REFUSED_PUSHES", "QUARANTINE_RISING", INFERRED)
 """The kinds whose evidence is words and counts, not a sentence with names."""
@@ -90,6 +96,10 @@ class Opened(Protocol):
         """Its state."""
 
     @property
+    def teams(self) -> tuple[str, ...]:
+        """Its teams; empty if the settings have none."""
+
+    @property
     def unread_topics(self) -> list[str]:
         """Its DLQ topics that are not known to be read past the silence that ends it."""
 
@@ -107,7 +117,8 @@ def findings_of(
     Held scopes and silent ``feeds`` are as of now. A mistake in settings has the group as its name. ``subject`` is what
     a finding is about, in words. ``opened`` are the open incidents whose topics may not be read on; alerts leave these
     out, as nothing fails. ``to_the_second`` asks more tables when that happened which is counted by hour; else these
-    findings begin with their first hour. ``is_as_known_now``: it may also tell what came after ``now``.
+    findings begin with their first hour. ``is_as_known_now``: it may also tell what came after ``now``. ``teams`` is
+    there if the settings have teams.
     """
     now = now or datetime.now(UTC)
     stored = _stored(warehouse)
@@ -118,19 +129,51 @@ def findings_of(
         *_held(warehouse),
         *(_silent(feed, silence) for feed, silence in feeds if silence is not None),
     ]
-    for one in found:
+    return _told(warehouse, found, now)
+
+
+def of_team(
+    warehouse: Warehouse, team: str | None, findings: Iterable[dict[str, Any]], now: datetime, opened: Iterable[Opened]
+) -> list[dict[str, Any]]:
+    """Return those of the findings that are of a team, whose open incidents are ``opened``; None: of everybody.
+
+    What is not known of quiet incidents is told of its own ones.
+    """
+    if team is None:
+        return [*findings]
+    own = [one for one in findings if is_of(team, one["teams"]) and one["kind"] != NOT_READ_ON]
+    return _in_order([*own, *_told(warehouse, _not_read_on(opened), now)])
+
+
+def _told(warehouse: Warehouse, found: Iterable[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:
+    """Complete findings, and return those that began before ``now``, the most severe first."""
+    teams, told = Teams.of_settings(warehouse.settings), [*found]
+    for one in told:
         one["subject"] = one.get("subject") or _subject(warehouse, one)
         one["remedy"] = _remedy(one, now)
         one["is_as_known_now"] = one["since"] is None or one["last_at"] is None or one["last_at"] > now
+        if teams.known:
+            one["teams"] = list(one.get("teams") or teams_of(teams, one))
+    return _in_order(one for one in told if one["since"] is None or one["since"] <= now)
+
+
+def _in_order(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(
-        (one for one in found if one["since"] is None or one["since"] <= now),
-        key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["topic"] or "", one["name"] or ""),
+        found, key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["topic"] or "", one["name"] or "")
     )
 
 
 def key_of(finding: Finding) -> str:
     """Return what tells a finding from all others, also those of other times: no part of it is a count."""
     return json.dumps([finding["kind"], finding.get("topic"), finding.get("name")])
+
+
+def teams_of(teams: Teams, finding: Finding) -> tuple[str, ...]:
+    """Return the teams of a finding: those of its topic, and of its group or client."""
+    name = None if finding["kind"] in NAMES_NOBODY else finding["name"]
+    if finding["kind"] in NAMES_CLIENT:
+        return teams.of([finding["topic"]], applications=[name])
+    return teams.of([finding["topic"]], [name])
 
 
 def urgent(findings: Iterable[Finding]) -> list[Finding]:
@@ -143,12 +186,17 @@ def is_mistake(finding: Finding) -> bool:
     return finding["kind"] in SEVERITIES
 
 
-def mistakes_of(warehouse: Warehouse, now: datetime) -> list[dict[str, Any]]:
-    """Return the mistakes in settings that dead letters depend on, made before ``now``, the most severe first."""
+def mistakes_of(warehouse: Warehouse, now: datetime, team: str | None = None) -> list[dict[str, Any]]:
+    """Return the mistakes in settings that dead letters depend on, made before ``now``, the most severe first.
+
+    A ``team`` is told of its own.
+    """
     if not warehouse.exists(MISTAKES):
         return []
     rows = jvmless.rows(warehouse, MISTAKES, {"cluster": warehouse.cluster})
     known = [row for row in rows if row["since"] is None or row["since"] <= now]
+    teams = Teams.of_settings(warehouse.settings)
+    known = [row for row in known if is_of(team, teams_of(teams, _of_mistake(row)))]
     found = [{name: value for name, value in row.items() if name != "cluster"} for row in known]
     return sorted(found, key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["group_id"]))
 
@@ -221,7 +269,17 @@ def _stored(warehouse: Warehouse) -> list[dict[str, Any]]:
     for one in found:
         if one["kind"] in OF_COUNTS:
             one["evidence"] = _LARGE.sub(lambda number: f"{int(number[0]):,}", one["evidence"])
+        if one["kind"] == "MISSING_DLQ_OFFSETS" and one["topic"] and (unread := _unread(warehouse, one["topic"])):
+            one["evidence"] += f"; {unread}, and these offsets may be theirs, as they cannot be read"
     return found
+
+
+def _unread(warehouse: Warehouse, topic: str) -> str:
+    """Return what is told of lines in quarantine; nothing of a damaged table, which `afterlog doctor` names."""
+    try:
+        return unread_lines.told(warehouse, topic)
+    except Exception:
+        return ""
 
 
 def _to_the_second(warehouse: Warehouse, stored: Iterable[Finding]) -> list[dict[str, Any]]:
@@ -244,6 +302,7 @@ def _not_read_on(opened: Iterable[Opened]) -> list[dict[str, Any]]:
     if not quiet:
         return []
     topics = sorted({topic for one in quiet.values() for topic in one.unread_topics})
+    teams = [*dict.fromkeys(team for one in quiet.values() for team in one.teams)]
     return [
         {
             "kind": NOT_READ_ON,
@@ -258,6 +317,7 @@ def _not_read_on(opened: Iterable[Opened]) -> list[dict[str, Any]]:
             f"{'was' if len(topics) == 1 else 'were'} read on after {counted(len(quiet), 'quiet incident')} (of landed "
             "files only the last record is known)",
             "remedy": "afterlog run",
+            **({"teams": teams} if teams else {}),
         }
     ]
 

@@ -18,7 +18,17 @@ from expectations.text import visible
 from pipelines.catalog import CATALOG
 from pipelines.collect.state import asked_at
 from pipelines.commands.describe import Answer
-from pipelines.commands.findings import FINDINGS, MISTAKES, amount_of, findings_of, is_mistake, mistakes_of, urgent
+from pipelines.commands.findings import (
+    FINDINGS,
+    MISTAKES,
+    amount_of,
+    findings_of,
+    is_mistake,
+    mistakes_of,
+    of_team,
+    urgent,
+)
+from pipelines.commands.odd_times import Untimed, all_landed, first_hour
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
@@ -44,6 +54,7 @@ from pipelines.run import newest
 from pipelines.run.newest import Newest, lasting, moment
 from pipelines.settings.runs import Report
 from pipelines.steps import held, scopes
+from pipelines.teams import Teams, in_words, is_of, refuse_others
 from pipelines.text import amount, hint, iso
 from pipelines.warehouse import actions, jvmless, progress
 from pipelines.warehouse.actions import Action
@@ -92,7 +103,8 @@ class Incident:
 
     ``known`` is its row as known now if dead letters came after the moment, else None. Then ``row`` has the times and
     counts of the moment, as far as these are known (``AS_OF``); its other columns are as known now. ``read`` says until
-    when DLQ topics are known to be read.
+    when DLQ topics are known to be read. ``teams`` is empty if the settings have none. ``untimed`` names those of its
+    times that tell when a record without a time was read.
     """
 
     row: Mapping[str, Any]
@@ -101,13 +113,16 @@ class Incident:
     actions: Sequence[Action] = ()
     known: Mapping[str, Any] | None = None
     read: Mapping[str, datetime] = field(default_factory=dict)
+    teams: tuple[str, ...] = ()
+    untimed: frozenset[str] = frozenset()
 
     @property
     def urgency(self) -> tuple[Any, ...]:
-        """What incidents are listed by: open ones first, then those that go on, then by severity, then by time."""
+        """What incidents are listed by: open ones first, those ahead last, those that go on, severity, time."""
         return (
             not self.state.is_open,
             self.state.muted_until is not None,
+            self.is_ahead,
             self.state.is_quiet,
             LEVELS.index(self.row["severity"]),
             -self.row["last_at"].timestamp(),
@@ -115,10 +130,37 @@ class Incident:
         )
 
     @property
-    def rate(self) -> float:
-        """Records an hour, from the first to the last, over at least an hour."""
+    def is_ahead(self) -> bool:
+        """True if all of its records are stamped ahead: their times tell nothing of now."""
+        return bool(self.row["first_at"] > self.now)
+
+    @property
+    def rate(self) -> float | None:
+        """Records an hour, from the first to the last, over at least an hour; None: nothing tells when these came."""
+        if self.untimed:
+            return None
         span = max((self.row["last_at"] - self.row["first_at"]).total_seconds(), 3600)
         return float(self.row["record_count"] * 3600 / span)
+
+    @property
+    def how_often(self) -> str:
+        """The rate behind the number of records, for people."""
+        return "" if self.rate is None else f", {amount(self.rate)} an hour"
+
+    def began(self, first_at: str | None = None) -> str:
+        """Return since when there are records; ``first_at`` is the first one's time in words."""
+        first_at = first_at or moment(self.row["first_at"])
+        return f"since an unknown time, read since {first_at}" if "first_at" in self.untimed else f"since {first_at}"
+
+    def ended(self, last_at: str) -> str:
+        """Return when the last record came; ``last_at`` is its time in words."""
+        return f"last {'read ' if 'last_at' in self.untimed else ''}{last_at}"
+
+    @property
+    def predecessor(self) -> str | None:
+        """The incident of the same error before it; None if nothing tells whether that was before."""
+        before: str | None = self.row["predecessor_id"]
+        return before if "first_at" not in self.untimed else None
 
     @property
     def is_told_until_now(self) -> bool:
@@ -148,7 +190,7 @@ class Incident:
         """Why its state is REGRESSED, each a sentence; none if it is another one."""
         if self.state.name != REGRESSED:
             return []
-        before = self.row["predecessor_id"]
+        before = self.predecessor
         lines = [f"It came back: {before} was the same error before."] if before else []
         if resolved := [one for one in self.actions if one.action == actions.RESOLVE]:
             who, at = visible(resolved[-1].acted_by), moment(resolved[-1].acted_at)
@@ -181,13 +223,16 @@ class Incident:
         shown["dlq_topics"] = [one["dlq_topic"] for one in self.row["dlq_topics"] or ()]
         shown["escalations"] = self.escalations
         shown["timeline"] = [one | {"half_hour": time_of(one["half_hour"])} for one in self.row["timeline"] or ()]
+        if self.teams:
+            shown["teams"] = list(self.teams)
         return shown | {
             "state": self.state.name,
             "is_quiet": self.state.is_quiet,
             "read_until": self.state.read_until,
             "muted_until": self.state.muted_until,
             "resolved_by": self.state.resolved_by,
-            "records_an_hour": round(self.rate, 3),
+            "records_an_hour": None if self.rate is None else round(self.rate, 3),
+            "times_of_reading": sorted(self.untimed),
             "as_known_now": sorted(self.row.keys() - (AS_OF if self.is_told_until_now else ())) if self.known else [],
             "page": report.address_of(ids.page(self.row["incident_id"])),
             "actions": [
@@ -216,10 +261,13 @@ class Incidents:
     known: list[Incident] = field(init=False)
     merged: dict[str, str] = field(init=False)
     begins: dict[str, datetime] = field(init=False)
+    _untimed: Untimed = field(init=False)
     _usual: dict[str, float | None] = field(init=False, default_factory=dict)
+    _teams: Teams = field(init=False)
 
     def __post_init__(self) -> None:
         """Read them."""
+        self._teams = Teams.of_settings(self.warehouse.settings)
         rows = self._masked(jvmless.rows(self.warehouse, INCIDENTS, {"cluster": self.warehouse.cluster}))
         self.merged = {row["incident_id"]: row["merged_into"] for row in rows if row["merged_into"]}
         acted: dict[str, list[Action]] = defaultdict(list)
@@ -229,6 +277,7 @@ class Incidents:
         self.begins = {row["incident_id"]: row["first_at"] for row in rows if row["record_count"]}
         went_on = {row["fingerprint"] for row in rows if row["last_at"] and row["last_at"] > self.now}
         errors = {} if self.knows_all else minutes_of(self.warehouse, went_on)
+        self._untimed = Untimed(self.warehouse)
         self.known = sorted(
             (
                 self._as_of_now(row, errors, acted[row["incident_id"]])
@@ -244,7 +293,10 @@ class Incidents:
         known = row if row["last_at"] > self.now and not self.knows_all else None
         if known is not None:
             row = until(row, errors.get(row["fingerprint"], ()), self.now) or row
-        return Incident(row, state_of(row, self.read_until, self.now, own), self.now, own, known, self.read_until)
+        untimed = self._untimed.ends(row)
+        told = {**row, "predecessor_id": None} if "first_at" in untimed else row
+        state = state_of(told, self.read_until, self.now, own)
+        return Incident(row, state, self.now, own, known, self.read_until, self._teams.of_row(row), untimed)
 
     def _masked(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the rows with the texts of their errors as ``[[privacy]]`` lets them be shown."""
@@ -286,17 +338,8 @@ class Incidents:
 
     @cached_property
     def knows_all(self) -> bool:
-        """Whether all that landed had landed by ``now``: what is stamped later was stamped by a clock that is ahead."""
-        landed_at = jvmless.greatest(self.warehouse, LANDED, "_ingested_at", newest.EVER)
-        return landed_at is not None and landed_at <= self.now
-
-    def letters(self, columns: str) -> list[dict[str, Any]]:
-        """Return how many dead letters until now have the same values in columns of gold.dlq_summary."""
-        if not self.warehouse.exists(SUMMARY):
-            return []
-        text = f"SELECT {columns}, sum(record_count) AS record_count FROM rows GROUP BY {columns}"
-        equal = {"cluster": self.warehouse.cluster}
-        return jvmless.query(self.warehouse, SUMMARY, text, equal, jvmless.Span("hour", self.now))
+        """Whether all that landed had landed by ``now``."""
+        return all_landed(self.warehouse, self.now)
 
     @cached_property
     def read_until(self) -> dict[str, datetime]:
@@ -367,28 +410,25 @@ class Incidents:
 
     @cached_property
     def first_hour(self) -> datetime | None:
-        """The first hour with a dead letter, until now."""
-        if not self.warehouse.exists(SUMMARY):
-            return None
-        equal, span = {"cluster": self.warehouse.cluster}, jvmless.Span("hour", self.now)
-        found = jvmless.query(self.warehouse, SUMMARY, "SELECT min(hour) AS first_hour FROM rows", equal, span)
-        first: datetime | None = found[0]["first_hour"]
-        return first
+        """The first hour of what is known until now."""
+        return first_hour(self.warehouse, self.now)
 
-    def of(self, wanted: str) -> Incident:
+    def of(self, wanted: str, team: str | None = None) -> Incident:
         """Return the incident that an id, or its beginning, names.
 
-        Raises UsageError: there is none, or several.
+        Raises UsageError: there is none, or several, or it is of other teams than the one that asks.
         """
         names = {one.row["incident_id"]: one for one in self.known}
         later = self.begins.keys() - names.keys()
         named = ids.named(wanted, {*names, *self.merged, *later}, "an incident", "afterlog incidents")
         end = ids.standing(named, self.merged)
         if end in later:
-            begin = moment(self.begins[end])
-            raise UsageError(f"Incident {end} had not begun at {moment(self.now)}: its first record is of {begin}.")
+            now, begin = self.now, self.begins[end]
+            told = moment if moment(now) != moment(begin) else iso
+            raise UsageError(f"Incident {end} had not begun at {told(now)}: its first record is of {told(begin)}.")
         if end not in names:
             raise UsageError(f"Incident {end} has no records any more.")
+        refuse_others(team, names[end].teams, f"Incident {end}")
         return names[end]
 
 
@@ -417,6 +457,7 @@ def listed(
     since: str | None = None,
     group: str | None = None,
     topic: str | None = None,
+    team: str | None = None,
     at: str | None = None,
     width: int | None = None,
 ) -> Answer:
@@ -432,6 +473,7 @@ def listed(
         if (not only_open or one.state.is_open)
         and (begin is None or one.row["last_at"] >= begin)
         and group in (None, owner_of(one.row))
+        and is_of(team, one.teams)
         and (topic is None or topic in one.topics)
     ]
     if form == "json":
@@ -469,11 +511,12 @@ def _lines(incidents: Sequence[Incident], now: datetime, most: int | None = None
     for one in incidents[:most]:
         row = one.row
         muted = f", muted until {moment(one.state.muted_until)}" if one.state.muted_until else ""
+        of = f", {in_words(one.teams)}" if one.teams else ""
         lines.append(
             f"{row['incident_id']}  {row['severity']:<8}  {one.state.name:<9}  {row['verdict']:<15}  {one.place}  "
-            f"{counted(row['record_count'], 'record')}, {amount(one.rate)} an hour{muted}"
+            f"{counted(row['record_count'], 'record')}{one.how_often}{muted}{of}"
         )
-        since = f"since {moment(row['first_at'])}, last {_ago(row['last_at'], now)}"
+        since = f"{one.began()}, {one.ended(_ago(row['last_at'], now))}"
         lines.append(f"           {since}  {sparkline(row['timeline'])}".rstrip())
     if most is not None and len(incidents) > most:
         lines.append(f"           and {len(incidents) - most:,} more: `afterlog incidents --open`")
@@ -485,16 +528,20 @@ def _ago(at: datetime, now: datetime) -> str:
     return f"{lasting(at - now)} ahead" if at > now else f"{lasting(now - at)} ago"
 
 
-def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answer:
-    """Tell whether anything is wrong, the open incidents, the findings about trust, and how old each feed is."""
+def top(warehouse: Warehouse, form: str = "text", at: str | None = None, team: str | None = None) -> Answer:
+    """Tell whether anything is wrong, the open incidents, the findings about trust, and how old each feed is.
+
+    A ``team`` is told of its own incidents and findings; feeds are of all teams.
+    """
     now = now_of(at)
     warehouse.open_ahead({INCIDENTS, INCIDENT_ACTIONS.table, SUMMARY, FINDINGS, MISTAKES, *newest.tables()})
     found = Incidents(warehouse, now)
-    opened = [one for one in found.known if one.state.is_open]
+    opened = [one for one in found.known if one.state.is_open and is_of(team, one.teams)]
     all_feeds = newest.of_feeds(warehouse, now)
     feeds = [one for one in all_feeds if one.used]
     silences = [(one, newest.silence(warehouse, one)) for one in feeds]
     findings = findings_of(warehouse, silences, now, opened, to_the_second=True)
+    findings = of_team(warehouse, team, findings, now, opened)
     sentence = front(opened, findings, feeds, now)
     if form == "json":
         return Answer(
@@ -502,22 +549,31 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
                 {
                     "cluster": warehouse.cluster,
                     "sentence": sentence,
+                    **({} if team is None else {"team": team}),
                     "now": now,
                     "incidents": [one.as_json(warehouse.settings.report) for one in opened],
                     "findings": findings,
-                    "misconfigurations": mistakes_of(warehouse, now),
+                    "misconfigurations": mistakes_of(warehouse, now, team),
                     "feeds": [{"feed": one.feed, "newest_at": one.at, "sentence": one.in_words} for one in feeds],
                 }
             )
         )
     lines = [sentence, *as_known_now(opened, now)]
+    if team is not None:
+        lines.append(f"Only what is of {in_words([team])}; how old feeds are concerns all teams.")
     if at is not None:
         timeless = sum(one["since"] is None for one in findings)
         but = f"; nothing tells when {timeless:,} of them began" if timeless else ""
         later = "findings and settings are as known now, but for those that began later"
         lines.append(f"As of {moment(now)}; {later}{but}.")
-    for is_quiet, words in ((False, "Open incidents"), (True, "Quiet incidents, which are not known to be over")):
-        if shown := [one for one in opened if one.state.is_quiet is is_quiet]:
+    ahead = [one for one in opened if one.is_ahead]
+    quiet = [one for one in opened if one.state.is_quiet]
+    for words, shown in (
+        ("Open incidents", [one for one in opened if not one.state.is_quiet and not one.is_ahead]),
+        ("Quiet incidents, which are not known to be over", quiet),
+        ("Incidents whose records are all stamped ahead of now", ahead),
+    ):
+        if shown:
             lines += ["", words, *_lines(shown, now, MOST_SHOWN)]
             touched = _touched(warehouse, shown)
             lines += [f"           topics {', '.join(touched)}"] if touched else []
@@ -543,7 +599,8 @@ def _of_findings(findings: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = []
     for one in findings[:MOST_SHOWN]:
         subject, evidence = visible(one["subject"]), visible(one["evidence"])
-        lines.append(f"  {one['severity']:<8}  {one['kind']:<22}  {subject}: {evidence}")
+        of = f" ({in_words(one['teams'])})" if "teams" in one else ""
+        lines.append(f"  {one['severity']:<8}  {one['kind']:<22}  {subject}: {evidence}{of}")
         lines.append(f"            `{visible(one['remedy'])}`")
     if len(findings) > MOST_SHOWN:
         lines.append(f"  and {len(findings) - MOST_SHOWN:,} more: `afterlog top --format json`")
@@ -561,9 +618,13 @@ def clock(at: datetime, now: datetime) -> str:
 
 
 def front(
-    opened: Sequence[Incident], findings: Sequence[Mapping[str, Any]], feeds: Sequence[Newest], now: datetime
+    opened: Sequence[Incident],
+    findings: Sequence[Mapping[str, Any]],
+    feeds: Sequence[Newest],
+    now: datetime,
+    is_calm: bool = True,
 ) -> str:
-    """Return in one sentence whether anything is wrong."""
+    """Return in one sentence whether anything is wrong; ``is_calm``: nothing else is, that the caller knows of."""
     at = newest_at(feeds)
     data = "no dead letter has landed"
     if any(one.feed == "dlq" and not one.is_readable for one in feeds):
@@ -585,7 +646,7 @@ def front(
         parts.append(f"{counted(lost, 'message')} lost")
     if cannot_wait:
         parts.append(f"{counted(len(cannot_wait), 'urgent finding')}")
-    if not loud and not cannot_wait:
+    if is_calm and not loud and not cannot_wait:
         return f"Nothing is wrong as far as the data tells: {', '.join(parts)}; {data}."
     return f"{', '.join(parts)}; {data}."
 
@@ -600,15 +661,16 @@ def one(
     form: str = "text",
     at: str | None = None,
     replays: Callable[[str], Replays] | None = None,
+    team: str | None = None,
 ) -> Answer:
     """Tell all about one incident; ``mermaid`` and ``svg`` draw what it touches.
 
     ``replays`` tells of a plan of it, always as of now; without it nothing is said of that.
 
-    Raises UsageError: the id names no incident, or several; or a table does not exist.
+    Raises UsageError: the id names no incident, or several, or one of other teams; or a table does not exist.
     """
     found = Incidents(warehouse, now_of(at))
-    incident = found.of(wanted)
+    incident = found.of(wanted, team)
     name = incident.row["incident_id"]
     equal: dict[str, str | int] = {"cluster": warehouse.cluster, "incident_id": name}
     suspects = sorted(_rows(warehouse, SUSPECTS, equal), key=lambda row: row["rank"])
@@ -681,7 +743,8 @@ def evidence(found: Incidents, incident: Incident) -> list[str]:
         parts.append(keys_of(row))
     usual = found.usual_rate(incident)
     against = f"; usually {amount(usual)} at this hour of the week" if usual is not None else ""
-    lines = [f"{', '.join(parts)}; {amount(incident.rate)} an hour{against}."]
+    often = f"; {amount(incident.rate)} an hour{against}" if incident.rate is not None else ""
+    lines = [f"{', '.join(parts)}{often}."]
     if died := died_around(row, row):
         known, offsets = row["window_record_count"], row["window_offset_count"]
         filled = f"; {known:,} of the {counted(offsets, 'offset')} hold records" if known and offsets else ""
@@ -712,11 +775,12 @@ def _story(
 ) -> list[str]:
     row, state, now = incident.row, incident.state, found.now
     known_now = ", as known now" if incident.known else ""
+    lasted = f", for {lasting(row['last_at'] - row['first_at'])}" if not incident.untimed else ""
     lines = [
         f"{row['incident_id']}  {row['severity']}  {state.name}  {row['verdict']}{known_now}",
         f"  {'As known now: ' if incident.known else ''}{visible(row['sentence'])}",
-        f"  Since {moment(row['first_at'])} ({_ago(row['first_at'], now)}), last {moment(row['last_at'])} "
-        f"({_ago(row['last_at'], now)}), for {lasting(row['last_at'] - row['first_at'])}.",
+        f"  S{incident.began()[1:]} ({_ago(row['first_at'], now)}), {incident.ended(moment(row['last_at']))} "
+        f"({_ago(row['last_at'], now)}){lasted}.",
         *(f"  {line}  records by time" for line in [sparkline(row["timeline"])] if line),
     ]
     lines += [f"  {line}" for line in about_the_state(incident, found)]
@@ -779,7 +843,9 @@ def about_the_state(incident: Incident, found: Incidents) -> list[str]:
     """Return what is to be said of an incident's state, each a sentence."""
     row, state = incident.row, incident.state
     pause = lasting(timedelta(seconds=row["pause_seconds"]))
-    lines = incident.escalated
+    lines = [*([f"It is of {in_words(incident.teams)}."] if incident.teams else []), *incident.escalated]
+    if incident.untimed:
+        lines.append("Records without a time count at the moment when they were read; its suspects are of that time.")
     if incident.known:
         until_now = f"{counted(row['record_count'], 'record')} until {moment(found.now)}"
         told = until_now if incident.is_told_until_now else f"No table tells how many records until {moment(found.now)}"
@@ -851,19 +917,24 @@ def quoted(text: str) -> str:
 
 
 def acted(
-    warehouse: Warehouse, wanted: str, mute_until: str | None = None, resolve: bool = False, note: str | None = None
+    warehouse: Warehouse,
+    wanted: str,
+    mute_until: str | None = None,
+    resolve: bool = False,
+    note: str | None = None,
+    team: str | None = None,
 ) -> Answer:
     """Mute, resolve or note an incident; the answer says what was recorded.
 
-    Raises UsageError: the id names no incident, the time is not in the future, the note is empty, or it is to be muted
-    and resolved at once.
+    Raises UsageError: the id names no incident, or one of other teams, the time is not in the future, the note is
+    empty, or it is to be muted and resolved at once.
     """
     now = datetime.now(UTC)
     if note is not None and not note.strip():
         raise UsageError("--note needs a text.")
     if resolve and mute_until is not None:
-        raise UsageError("Give --resolve or --mute-until: what is resolved has nothing to mute.")
-    row = Incidents(warehouse, now).of(wanted).row
+        raise UsageError("Give --resolve or --mute-until, not both.")
+    row = Incidents(warehouse, now).of(wanted, team).row
     name, said = row["incident_id"], []
     if mute_until is not None:
         until = moment_of(mute_until, "--mute-until", now, ahead=True)

@@ -9,8 +9,9 @@ from expectations.owners import owner_of
 from expectations.text import visible
 from pipelines.columns import globs
 from pipelines.columns.profiles import profiles_of
-from pipelines.commands.findings import FINDINGS
+from pipelines.commands.findings import FINDINGS, MISTAKES
 from pipelines.engines.duckdb import sessions
+from pipelines.teams import OF_APPLICATION
 from pipelines.text import hint
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
@@ -18,6 +19,11 @@ from pipelines.warehouse.tables import Warehouse
 LETTERS = "silver.dlq_records"
 ELSEWHERE = ("quarantine.dlq_records", "held.dlq_records")
 MOST = 10_000  # different dead letters that are looked at; of more nothing is said
+
+TOPICS = ((FINDINGS, "topic"), ("gold.topology_edges", "topic"), ("gold.reconciliation", "topic"))
+GROUPS = (("gold.topology_current", "group_id"), (MISTAKES, "group_id"))
+APPLICATIONS = (*GROUPS, ("silver.changes", "application"), ("silver.producers", "client_id"))
+"""Where names of a kind stand beside dead letters: table and column."""
 
 _KINDS = "consumer_group, owner, original_topic, dlq_topic, disposition, exception_class, error_message"
 
@@ -71,6 +77,38 @@ def unmatched(warehouse: Warehouse) -> Iterator[Sentence]:
             yield said(f"[[privacy]] {number + 1}", "no source topic of a dead letter", mask.topic, sources)
         elif mask.header and headers and not any(globs.matches(mask.header, name) for name in headers):
             yield said(f"[[privacy]] {number + 1}", "no header", mask.header, headers)
+
+
+def unmatched_of_teams(warehouse: Warehouse) -> Iterator[Sentence]:
+    """Yield what is to be said of patterns of ``[[team]]`` that match nothing that is known."""
+    if not warehouse.settings.teams or not warehouse.opens_tables:
+        return
+    there = letters(warehouse)
+    if not there:
+        return
+    owners, topics = owners_and_topics(there)
+    own = {name.removeprefix(OF_APPLICATION) for name in owners}
+    known = {
+        "topics": sorted({*topics, *_named_in(warehouse, TOPICS)}),
+        "groups": sorted({*owners, *_named_in(warehouse, GROUPS)}),
+        "applications": sorted({*own, *_named_in(warehouse, APPLICATIONS)}),
+    }
+    for team in warehouse.settings.teams:
+        for kind, names in known.items():
+            for pattern in getattr(team, kind) if len(names) <= MOST else ():
+                if not any(globs.matches(pattern, name) for name in names):
+                    what = f"[[team]] {visible(team.name)} {kind}"
+                    yield said(what, f"no {kind.removesuffix('s')}", pattern, names)
+
+
+def _named_in(warehouse: Warehouse, columns: Sequence[tuple[str, str]]) -> set[str]:
+    """Return the names in columns of tables, which need not exist; more than ``MOST`` of one are not all returned."""
+    found = set()
+    for table, column in columns:
+        if warehouse.exists(table):
+            text = f"SELECT DISTINCT {column} AS name FROM rows WHERE {column} IS NOT NULL LIMIT {MOST + 1}"
+            found |= {row["name"] for row in jvmless.query(warehouse, table, text, {"cluster": warehouse.cluster})}
+    return found
 
 
 def _headers(warehouse: Warehouse) -> list[str]:

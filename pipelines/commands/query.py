@@ -24,6 +24,7 @@ from pipelines.commands import rows as printed
 from pipelines.commands import tabular
 from pipelines.engines.duckdb import translate
 from pipelines.errors import EnvironmentLacking, UsageError, readable
+from pipelines.incidents.signature import with_fingerprints
 from pipelines.moments import moment_of
 from pipelines.run import newest
 from pipelines.settings import QUESTIONS
@@ -52,6 +53,7 @@ TABLES = (
     *(contract.table for contract in QUALITY),
     *PRESENT,
 )
+STORED = tuple(dict.fromkeys(table for table in (*TABLES, *REPLAYS) if table not in PRESENT))
 SHOWN_FIELDS, FIELDS = "spark.sql.debug.maxToStringFields", "25"  # in plans of EXPLAIN; conf/ sets none
 READING_COMMANDS = ("Show", "Describe", "Explain")
 TIME_FORMATS = {"timestamp": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestamp_ntz": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
@@ -383,11 +385,14 @@ def _shortest_interval(text: str) -> timedelta:
 def rows_of(warehouse: Warehouse, text: str, values: Mapping[str, Parameter]) -> DataFrame:
     """Return the rows of one reading statement over the warehouse's tables, each ``:name`` bound to its value.
 
+    ``{fingerprint}`` in it is that of a row of silver.dlq_records, of which incidents are made.
+
     Raises UsageError: the statement writes, cannot be understood, or names something that does not exist.
     """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
+    text = with_fingerprints(text)
     try:
         plan = _read_only(warehouse.spark, text)
         if str(plan.getClass().getSimpleName()).startswith("Show"):

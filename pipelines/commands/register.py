@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from expectations.replays import TABLES as REPLAYS
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.catalogs import described as tables_of
 from pipelines.catalogs.described import Described, is_same_place
 from pipelines.catalogs.statements import Names
-from pipelines.commands.query import LAYERS, PRESENT
-from pipelines.commands.query import TABLES as STAGED
+from pipelines.commands.query import LAYERS
+from pipelines.commands.query import STORED as TABLES
 from pipelines.errors import UsageError
 from pipelines.settings import located, s3
 from pipelines.text import first_names, hint
@@ -23,7 +22,6 @@ from pipelines.warehouse.tables import Warehouse
 if TYPE_CHECKING:
     from pipelines.catalogs.base import Catalog, Entry
 
-TABLES = tuple(dict.fromkeys(table for table in (*STAGED, *REPLAYS) if table not in PRESENT))
 CATALOGS = ("hive", "unity", "glue")
 MOST_NAMED = 3
 _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,63}")

@@ -11,12 +11,14 @@ from expectations.contract import contract_of
 from expectations.owners import OWNER, owner_of
 from expectations.rules import counted
 from expectations.text import visible
+from pipelines.commands import unread_lines
 from pipelines.commands.describe import Answer
 from pipelines.commands.trace import Key, Place
 from pipelines.errors import UsageError
 from pipelines.payloads import FRAME, MAGIC, Masked, Part, Payload, as_json
 from pipelines.privacy import Masks
 from pipelines.steps.collapse import CONFLICT
+from pipelines.teams import Teams, refuse_others
 from pipelines.text import elided, first_names, hint
 from pipelines.warehouse.jvmless import query, rows
 from pipelines.warehouse.tables import Warehouse
@@ -51,15 +53,21 @@ EVIDENCE = {
 
 
 def answer(
-    warehouse: Warehouse, wanted: str, form: str = "text", *, shown_as: As = "auto", full: bool = False
+    warehouse: Warehouse,
+    wanted: str,
+    form: str = "text",
+    *,
+    shown_as: As = "auto",
+    full: bool = False,
+    team: str | None = None,
 ) -> Answer:
     """Show the dead letter at TOPIC:PARTITION:OFFSET of its DLQ topic, as ``text`` or ``json``.
 
     ``shown_as`` and ``full`` decide how much of the payload the text shows and in which form; JSON has all of it. The
     exit code is 1 if nothing is known at the place.
 
-    Raises UsageError: the text is no place, the table does not exist, a mask has no key, or a schema file cannot be
-    used.
+    Raises UsageError: the text is no place, the table does not exist, a mask has no key, a schema file cannot be used,
+    or the dead letter is of other teams than the ``team`` that asks.
     """
     place = Place.of(wanted)
     if place is None:
@@ -69,6 +77,7 @@ def answer(
     for table, state in STATES.items():
         found = _at(warehouse, table, place)
         if found:
+            refuse_others(team, Teams.of_settings(warehouse.settings).of_row(found[0]), f"The dead letter at {place}")
             letter = Letter(place, table, state, found[0], masks)
             return Answer(letter.as_json() if form == "json" else letter.as_text(shown_as, full), _others(found))
     return _nothing(warehouse, place, form)
@@ -392,7 +401,7 @@ def _nothing(warehouse: Warehouse, place: Place, form: str) -> Answer:
         many = "dead letter is" if len(letters) == 1 else "dead letters are"
         message += f" It is the place of a source record, whose {many} {named}."
     else:
-        message += _meant(warehouse, place)
+        message += _meant(warehouse, place) + unread_lines.hint(warehouse, place.topic)
     if form == "json":
         places = [letter._asdict() for letter in letters]
         return Answer(as_json({**place._asdict(), "message": message, "dead_letters": places}), (), 1)

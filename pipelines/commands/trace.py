@@ -11,11 +11,15 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from expectations.owners import OWNER, owner_of
+from expectations.rules import counted
 from expectations.text import visible
 from pipelines.columns import slices
+from pipelines.commands import unread_lines
 from pipelines.commands.describe import Answer
 from pipelines.errors import UsageError
 from pipelines.run.newest import EVER
+from pipelines.settings.teams import NO_TEAM
+from pipelines.teams import Teams, in_words, is_of, refuse_others
 from pipelines.text import elided, hint, iso
 from pipelines.warehouse.jvmless import greatest, query, rows
 from pipelines.warehouse.tables import Warehouse
@@ -171,25 +175,36 @@ class Story:
         return json.dumps(facts, default=iso)
 
 
-def answer(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
+def answer(warehouse: Warehouse, wanted: str, form: str = "text", team: str | None = None) -> Answer:
     """Tell the story of the message at TOPIC:PARTITION:OFFSET, or of each message of a trace (``text`` or ``json``).
 
     A trace is given by its id, or by the whole W3C ``traceparent`` header. JSON is one object per message. The exit
-    code is 1 if nothing is known.
+    code is 1 if nothing is known. A ``team`` is told of messages of its topics and applications, and of those whose
+    dead letters are its own.
 
-    Raises UsageError: a table does not exist, or the text seems meant as a place, but is neither one nor a known trace.
+    Raises UsageError: a table does not exist, or the text seems meant as a place, but is neither one nor a known trace,
+    or all that is known is of other teams.
     """
+    teams = Teams.of_settings(warehouse.settings)
     place = Place.of(wanted)
     remarks: tuple[str, ...] = ()
     story = _of_place(warehouse, place) if place else None
     stories = [story] if story else []
+    if story is not None:
+        refuse_others(team, teams.of_row({"topic": place and place.topic, **story.ledger}), f"Message {place}")
     if place is None or (not stories and ":" in place.topic):  # no topic has a colon, but a trace's id can have one
         in_ledger = _of_trace(warehouse, wanted)
-        messages = sorted([*in_ledger, *_held_of_trace(warehouse, wanted, in_ledger)], key=_in_time)
+        known = sorted([*in_ledger, *_held_of_trace(warehouse, wanted, in_ledger)], key=_in_time)
+        messages = [row for row in known if is_of(team, teams.of_row(row))]
+        if known and not messages:
+            trace = elided(wanted, _WIDEST)
+            raise UsageError(f"No message of trace '{trace}' is of {in_words([team or NO_TEAM])}, but of others.")
         stories = [_of_row(warehouse, row) for row in messages[:MOST_MESSAGES]]
         if len(messages) > MOST_MESSAGES:
             first = f"The first {MOST_MESSAGES} of {len(messages):,} messages of the trace"
             remarks = (f"{first}: ask for one by TOPIC:PARTITION:OFFSET.",)
+        if others := len(known) - len(messages):
+            remarks += (f"{counted(others, 'message')} of other teams {'is' if others == 1 else 'are'} not told.",)
     if not stories:
         return _nothing(warehouse, wanted, place, form)
     if form == "json":
@@ -289,6 +304,7 @@ def _nothing(warehouse: Warehouse, wanted: str, place: Place | None, form: str) 
         f"Nothing is known of {what} in cluster '{visible(warehouse.cluster)}': what lands in {landed} can be traced "
         f"once `afterlog run` has taken it in.{_meant(warehouse, wanted, place)}"
     )
+    message += unread_lines.hint(warehouse, place.topic) if place else ""
     if form == "json":
         return Answer(json.dumps({"wanted": wanted, "message": message}), (), 1)
     return Answer(message, (), 1)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 
+FINGERPRINT = "{fingerprint}"
+"""What statements give in braces for the fingerprint of a dead letter."""
 KEPT = ("Offset rejected by client.", "Offset delivery count exceeded the threshold.")
 MOST_OF_MESSAGE = 500
 MOST_OF_TRACE = 16_000
@@ -145,6 +147,23 @@ def sql() -> dict[str, str]:
         f" IF(coalesce(fingerprint_version, 1) < 2, {first}, {second}))",
         "error_frame": rf"regexp_replace({frame}, r'\d+', '*')",
     }
+
+
+def fingerprint(
+    version: str = "algorithm_version", error_pattern: str = "error_pattern", error_frame: str = "error_frame"
+) -> str:
+    """Return the expression of a fingerprint, given those of the algorithm's version and of parts of the error."""
+    named = "cluster, consumer_group, original_topic, disposition, exception_class, exception_cause_class"
+    parts = f"array(CAST({version} AS STRING), {named}, {error_pattern}, {error_frame})"
+    owner = "IF(consumer_group IS NULL AND owner IS NOT NULL, array(owner), array())"
+    return f"left(sha2(to_json(concat({parts}, {owner}), map('ignoreNullFields', 'false')), 256), 16)"
+
+
+def with_fingerprints(statement: str) -> str:
+    """Return a statement about rows of silver.dlq_records with the expression of their fingerprints in its place."""
+    if FINGERPRINT not in statement:
+        return statement
+    return statement.replace(FINGERPRINT, fingerprint("coalesce(fingerprint_version, 1)", **sql()))
 
 
 def _all_replaced(text: str, replaced: tuple[tuple[str, str], ...]) -> str:

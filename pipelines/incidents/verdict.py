@@ -503,7 +503,7 @@ def _words(verdict: str, episode: Row, found: Evidence) -> tuple[str, str]:
         top: Sequence[Row] = episode["top_records"] or []
         if episode["source_record_count"] == 1 and top:
             place = at_offset(episode["original_topic"], top[0]["original_partition"], top[0]["original_offset"])
-            why = f"one source record, {place}, was dead-lettered {counted(records, 'time')}"
+            why = f"one source record, {place}, was dead-lettered {counted(records, 'time') if records > 1 else 'once'}"
             why += f"; {known}" if known else ""
         else:
             why = f"{sources_of(episode)}; {died}"

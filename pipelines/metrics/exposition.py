@@ -1,4 +1,7 @@
-"""Families of metrics -> a file for the node exporter's textfile collector, and a port that Prometheus scrapes."""
+"""Families of metrics -> a file for the node exporter's textfile collector, a port that Prometheus scrapes, and OTLP.
+
+OpenTelemetry's standard variables say whether metrics are sent over OTLP.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from expectations.text import visible
+from pipelines import otlp
 from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.metrics.families import of_cluster, of_several
+from pipelines.metrics.points import points
 from pipelines.run.follow import Cycle
 from pipelines.settings import Settings, located
 from pipelines.stores.directory import replace_text
@@ -42,6 +47,7 @@ class Meter(Collector):
         self.cycles: Counter[str] = Counter()
         self.ended_at: float | None = None
         self.lock = threading.Lock()
+        self.sender = otlp.Sender("metrics") if otlp.wanted("metrics") else None
 
     def count(self, cycle: Cycle, done: Sequence[StageRun]) -> None:
         """Count a cycle that ended."""
@@ -50,16 +56,18 @@ class Meter(Collector):
             self.ended_at = time.time()
 
     def refresh(self) -> Sequence[str]:
-        """Read the metrics anew, and write the file if the settings name one; return what went wrong."""
+        """Read the metrics anew, write and send them if settings and environment ask; return what went wrong."""
         with self.warehouse.store.pinned():
             self.read = of_several(self.warehouse)
-        if self.settings.metrics.file is None:
-            return ()
-        try:
-            self.write()
-        except (EnvironmentLacking, UsageError) as error:
-            return (str(error),)
-        return ()
+        problems: list[str] = []
+        if self.settings.metrics.file is not None:
+            try:
+                self.write()
+            except (EnvironmentLacking, UsageError) as error:
+                problems.append(str(error))
+        if self.sender is not None and (problem := self.sender.send(lambda: points(self.collect()))):
+            problems.append(problem)
+        return tuple(problems)
 
     def collect(self) -> Iterator[Metric]:
         """Return the families, for the library's registry."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import chain
@@ -12,10 +12,13 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from expectations.owners import owner_of
+from pipelines.commands import odd_times
 from pipelines.commands.findings import findings_of, logged_topics
 from pipelines.commands.incidents import INCIDENTS, Incident, Incidents
 from pipelines.incidents.severity import LEVELS
 from pipelines.site import quality
+from pipelines.teams import Teams
+from pipelines.text import utf8
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
@@ -68,7 +71,7 @@ def of_cluster(family: Metric, cluster: str | None) -> Metric:
     """Return a family whose series name their cluster: files of several clusters can be on one node exporter."""
     if cluster is None:
         return family
-    family.samples = [one._replace(labels={"cluster": _utf8(cluster), **one.labels}) for one in family.samples]
+    family.samples = [one._replace(labels={"cluster": utf8(cluster), **one.labels}) for one in family.samples]
     return family
 
 
@@ -77,7 +80,7 @@ def bounded(counts: Counter[tuple[str, ...]]) -> Values:
     ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     shown: Counter[tuple[str, ...]] = Counter()
     for place, (labels, count) in enumerate(ranked):
-        shown[tuple(_utf8(label) if place < MOST_SERIES else OTHER for label in labels)] += count
+        shown[tuple(utf8(label) if place < MOST_SERIES else OTHER for label in labels)] += count
     yield from ((labels, float(count)) for labels, count in shown.items())
 
 
@@ -140,24 +143,49 @@ def _incidents(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
     muted = 0
     letters: Counter[tuple[str, ...]] = Counter()
     open_ones: list[Incident] = []
+    teams, of_teams = Teams.of_settings(warehouse.settings), Counter[tuple[str, ...]]()
     if warehouse.exists(INCIDENTS):
         found = Incidents(warehouse, now)
         open_ones = [one for one in found.known if one.state.is_open]
         for one in open_ones:
             opened[one.row["severity"]] += one.state.is_loud
             muted += not one.state.is_loud
-        for row in found.letters("consumer_group, owner, disposition"):
+        for _, row in odd_times.letters(warehouse, "consumer_group, owner, disposition", now):
             names = (row["consumer_group"], owner_of(row), row["disposition"])
             letters[tuple(name or "" for name in names)] += row["record_count"]
+        owned = "consumer_group, owner, original_topic, dlq_topic"
+        for _, row in odd_times.letters(warehouse, owned, now) if teams.known else ():
+            of_teams.update(dict.fromkeys(((name,) for name in teams.of_row(row)), row["record_count"]))
     severities = [((level,), float(opened[level])) for level in LEVELS]
     yield _gauge("open_incidents", "Open incidents that nobody muted.", ("severity",), severities)
     yield _gauge("muted_incidents", "Open incidents that are muted.", (), [((), float(muted))])
     names = ("consumer_group", "owner", "disposition")
     yield _gauge("dead_letters", "Dead letters that are known, of all time.", names, bounded(letters))
     feeds = [(one.newest, one.silence) for one in quality.feeds_of(warehouse, now) if one.newest.used]
-    kinds = Counter((one["kind"], one["severity"]) for one in findings_of(warehouse, feeds, now, open_ones))
+    findings = findings_of(warehouse, feeds, now, open_ones)
+    kinds = Counter((one["kind"], one["severity"]) for one in findings)
     values = [(labels, float(count)) for labels, count in sorted(kinds.items())]
     yield _gauge("findings", "Findings that `afterlog top` tells.", ("kind", "severity"), values)
+    if teams.known:
+        yield from _of_teams(teams.names, open_ones, findings, of_teams)
+
+
+def _of_teams(
+    teams: Iterable[str],
+    opened: Iterable[Incident],
+    findings: Iterable[Mapping[str, Any]],
+    letters: Counter[tuple[str, ...]],
+) -> Iterator[Metric]:
+    """Yield what is each team's; what is of several teams counts for each, so that sums over teams tell nothing."""
+    words = "of each team; those of several count for each."
+    loud = Counter((name, one.row["severity"]) for one in opened if one.state.is_loud for name in one.teams)
+    values = [((name, level), float(loud[name, level])) for name in teams for level in LEVELS]
+    yield _gauge("team_open_incidents", f"Open incidents that nobody muted, {words}", ("team", "severity"), values)
+    own = Counter((name, one["severity"]) for one in findings for name in one["teams"])
+    values = [((name, level), float(own[name, level])) for name in teams for level in LEVELS]
+    yield _gauge("team_findings", f"Findings {words}", ("team", "severity"), values)
+    counts = [((name,), float(letters[name,])) for name in teams]
+    yield _gauge("team_dead_letters", f"Dead letters, of all time, {words}", ("team",), counts)
 
 
 def _delivery(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
@@ -181,11 +209,6 @@ def _counter(name: str, words: str, labels: tuple[str, ...], values: Values) -> 
 
 def _filled(family: Any, values: Values) -> Metric:
     for labels, value in values:
-        family.add_metric([_utf8(label) for label in labels], value)
+        family.add_metric([utf8(label) for label in labels], value)
     filled: Metric = family
     return filled
-
-
-def _utf8(label: str) -> str:
-    """Return a label that Prometheus can read; a lone surrogate becomes a question mark."""
-    return label.encode("utf-8", "replace").decode()

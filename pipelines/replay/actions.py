@@ -22,6 +22,7 @@ from pipelines.replay.candidates import BY_RULES, Candidate, Candidates, Choice
 from pipelines.replay.journal import Journal, Request, State, Status, place_of
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Letter, Plan, Replayed
+from pipelines.teams import Teams
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def drawn(
     if not dry_run:
         with Journal.of(warehouse.settings) as journal:
             planning.judge_earlier(entries, options, warehouse, journal)
+    planning.leave_out_beyond_limits(entries, Teams.of_settings(settings))
     planning.date_firsts(entries, warehouse)
     said = planning.order(entries, options, targets)
     return planning.drawn(
@@ -282,8 +284,12 @@ def expiries(warehouse: Warehouse, rows: Sequence[Mapping[str, Any]]) -> dict[st
     replayed: dict[str, set[Letter]] = defaultdict(set)
     for one in store.replayed(warehouse, next(iter(left)) if len(left) == 1 else None):
         replayed[one["plan_id"]].add(Letter.of(one))
+    most_of_teams = Teams.of_settings(warehouse.settings).most_records()
     for plan_id, row in left.items():
         found[plan_id] = _why_expired(row, known, planned[plan_id], candidates[plan_id], replayed[plan_id])
+        for name, most in most_of_teams.items() if found[plan_id] is None else ():
+            if (count := sum(name in one.teams for one in candidates[plan_id])) > most:
+                found[plan_id] = f"it has {count:,} records of team {visible(name)}, which allows {most:,} in one plan."
     return found
 
 

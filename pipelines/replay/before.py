@@ -74,11 +74,11 @@ class Before:
         for one in going_on[:MOST_SAID]:
             ago = lasting(one.now - one.row["last_at"])
             lines.append(
-                f"Incident {one.row['incident_id']} is still open: its last dead letter came {ago} ago, so the records "
+                f"Incident {one.row['incident_id']} is not over: its last dead letter came {ago} ago, so the records "
                 "may die again."
             )
         if len(going_on) > MOST_SAID:
-            lines.append(f"{counted(len(going_on) - MOST_SAID, 'more incident')} are still open.")
+            lines.append(f"{counted(len(going_on) - MOST_SAID, 'more incident')} are not over.")
         return lines
 
     def as_json(self) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from pipelines.replay.conditions import condition
 from pipelines.replay.model import Letter, Source, attempt_of
 from pipelines.replay.rules import Rules
 from pipelines.replay.standing import Standing
+from pipelines.teams import Limits, Teams, in_words, is_of, refuse_others
 from pipelines.text import elided
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
@@ -60,13 +61,17 @@ HOW_MANY = "more records than [replay] most_records allows"
 
 @dataclass(frozen=True)
 class Choice:
-    """Which dead letters are wanted: of an incident, at places, of a condition, or those that the rules replay."""
+    """Which dead letters are wanted: of an incident, at places, of a condition, or those that the rules replay.
+
+    With a ``team`` only its own are.
+    """
 
     incident: str | None = None
     where: str | None = None
     records: tuple[str, ...] = ()
     by_rules: bool = False
     limit: int | None = None
+    team: str | None = None
 
     def __post_init__(self) -> None:
         """Raise UsageError: nothing is chosen, or in two ways."""
@@ -87,6 +92,7 @@ class Choice:
             said = f"record {named}"
         else:
             said = BY_RULES
+        said += f", of {in_words([self.team])}" if self.team is not None else ""
         return said + (f", at most {self.limit:,}" if self.limit is not None else "")
 
 
@@ -117,7 +123,8 @@ class Candidate:
 
     ``state`` is accepted, quarantined or held. ``copies`` is how many rows are known at its place. ``attempt`` is the
     number that its replay would have. ``replayed`` tells which plan replayed it, or its source record, before.
-    ``first`` is where and when the record was written first, if its headers name a later place.
+    ``first`` is where and when the record was written first, if its headers name a later place. ``limits`` are those
+    of its ``teams``.
     """
 
     row: Mapping[str, Any]
@@ -133,6 +140,8 @@ class Candidate:
     first: Source | None = None
     incident_id: str | None = None
     verdict: str | None = None
+    teams: tuple[str, ...] = ()
+    limits: Limits = Limits()  # noqa: RUF009  # it cannot change
 
     @property
     def place(self) -> str:
@@ -189,13 +198,25 @@ class Candidates:
     def chosen(self, choice: Choice, most: int) -> list[Candidate]:
         """Return the dead letters of a choice.
 
-        Raises UsageError: the choice cannot be understood, names nothing that is known, or is larger than ``most``.
+        Raises UsageError: the choice cannot be understood, names nothing that is known or something of other teams, or
+        is larger than ``most``.
         """
         cluster = {"cluster": self.warehouse.cluster}
+
+        def is_own(one: Candidate) -> bool:
+            return is_of(choice.team, one.teams)
+
         if choice.records:
-            found = self._named(choice.records)[: choice.limit]
+            found = self._named(choice.records)
+            for one in found:
+                refuse_others(choice.team, one.teams, f"The dead letter at {visible(one.place)}")
+            found = found[: choice.limit]
         elif choice.where is not None:
-            found = self._accepted(f"({condition(choice.where, now=self.now)})", cluster, choice.limit, most)
+            text = f"({condition(choice.where, now=self.now)})"
+            if choice.team is None:
+                found = self._accepted(text, cluster, choice.limit, most)
+            else:
+                found = self._filtered(text, cluster, is_own, choice.limit, most)
         elif choice.incident is not None:
             incident = self.incident(choice.incident)
             wanted = {name: incident[name] for name in SIGNATURE}
@@ -210,12 +231,22 @@ class Candidates:
             values = {name: value for name, value in wanted.items() if value is not None}
             values |= {"first_at": incident["first_at"], "last_at": incident["last_at"]}
             wanted_id = incident["incident_id"]
-            found = self._filtered(text, cluster | values, lambda one: one.incident_id == wanted_id, choice.limit, most)
+            found = self._filtered(
+                text,
+                cluster | values,
+                lambda one: one.incident_id == wanted_id and is_own(one),
+                choice.limit,
+                most,
+            )
         else:
             text, values = self.rules.replayed()
             text = f"({text}) AND NOT EXISTS ({_REPLAYED})"
             found = self._filtered(
-                text, cluster | values, lambda one: self.rules.decide(one.facts)[0] == "REPLAY", choice.limit, most
+                text,
+                cluster | values,
+                lambda one: self.rules.decide(one.facts)[0] == "REPLAY" and is_own(one),
+                choice.limit,
+                most,
             )
         return found
 
@@ -339,7 +370,8 @@ class Candidates:
             if self.warehouse.exists(table):
                 rows = jvmless.rows(self.warehouse, table, equal)
                 if rows:
-                    return [Candidate({name: row.get(name) for name in COLUMNS}, state) for row in rows[:1]]
+                    found = {name: rows[0].get(name) for name in COLUMNS}
+                    return [Candidate(found, state, teams=self._teams.of_row(found))]
         return []
 
     def _accepted(
@@ -375,6 +407,7 @@ class Candidates:
             told = attempt_of(origins.headers_of(row))
             spans = history.aborted.get(source[:2], ()) if None not in source else ()
             incident_id, verdict = self._incident_of(row)
+            teams = self._teams.of_row(row)
             found.append(
                 Candidate(
                     {name: row[name] for name in COLUMNS},
@@ -389,6 +422,8 @@ class Candidates:
                     first=origins.first_of(row, died, history.hops),
                     incident_id=incident_id,
                     verdict=verdict,
+                    teams=teams,
+                    limits=self._teams.limits(teams),
                 )
             )
         return found
@@ -403,6 +438,10 @@ class Candidates:
             found.by_place[letter.place].append((letter, row))
             found.by_source[row["original_topic"], row["original_partition"], row["original_offset"]] = row
         return found
+
+    @cached_property
+    def _teams(self) -> Teams:
+        return Teams.of_settings(self.warehouse.settings)
 
     @cached_property
     def _replayed(self) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from pipelines.replay.model import Letter
 from pipelines.replay.rules import Rules
 from pipelines.run.newest import moment
 from pipelines.settings import Settings
+from pipelines.teams import Teams
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
@@ -134,6 +135,7 @@ class Replays:
             options = Options(max_replays=settings.replay.max_replays)
             entries = judged(self.warehouse, found, candidates.rules, options, self._letter_topics)
             planning.leave_out_repeated(entries)
+            planning.leave_out_beyond_limits(entries, Teams.of_settings(settings))
         except AfterlogError as error:
             return Eligibility(replayed=replayed, why_unknown=str(error))
         eligible = [entry for entry in entries if not entry.reasons]

@@ -49,6 +49,8 @@ REASONS = {
     "needs_key": "it has no key, and its target is compacted, so it takes no record without one",
     "too_large": "it is larger than its target takes",
     "left_out": "the transform left it out",
+    "team_never": "its team never lets it go to its target",
+    "team_most": "its team lets one plan replay only so many records: make another plan of the rest",
     "not_allowed": "Afterlog is not allowed to write to its target: grant Read and Write on it",
 }
 """Reasons of ineligibility, the words for each."""
@@ -116,14 +118,19 @@ def of_record(candidate: Candidate, action: Action, options: Options) -> list[st
         found.append(action.lower())
     if row["lossy_encoding"]:
         found.append("lossy_encoding")
-    if options.target_of(candidate) is None:
+    target = options.target_of(candidate)
+    if target is None:
         found.append("topic_is_id" if row["original_topic_id"] else "no_source")
+    elif candidate.limits.forbid(target):
+        found.append("team_never")
     return found
 
 
 def of_attempts(candidate: Candidate, options: Options) -> list[str]:
-    """Return the reason that a record gives that died after too many replays."""
-    is_over = candidate.attempt - 1 > options.max_replays and candidate.replayed is None
+    """Return the reason that a record gives that died after more replays than the plan, or its team, allows."""
+    own = candidate.limits.max_replays
+    most = options.max_replays if own is None else min(own, options.max_replays)
+    is_over = candidate.attempt - 1 > most and candidate.replayed is None
     return ["died_after_replay"] if is_over else []
 
 

@@ -32,6 +32,7 @@ from pipelines.replay.model import (
 from pipelines.replay.rules import Action, Rules
 from pipelines.replay.transform import Content, Transform
 from pipelines.settings import Settings
+from pipelines.teams import Teams
 from pipelines.warehouse.actions import account
 
 if TYPE_CHECKING:
@@ -176,6 +177,14 @@ def leave_out_repeated(entries: Sequence[Entry]) -> None:
             latest[source, entry.topic] = pair[1]
         else:
             latest[source, entry.topic] = entry
+
+
+def leave_out_beyond_limits(entries: Sequence[Entry], teams: Teams) -> None:
+    """Let only the first records, in the plan's order, of each team go that allows so many in one plan."""
+    for name, most in teams.most_records().items():
+        own = (entry for entry in entries if not entry.reasons and name in entry.candidate.teams)
+        for entry in sorted(own, key=_place)[most:]:
+            entry.reasons.append("team_most")
 
 
 def is_repeated(entry: Entry, others: Iterable[Entry]) -> bool:
@@ -396,15 +405,7 @@ def order(entries: Sequence[Entry], options: Options, targets: Mapping[str, Topi
 
     ``targets`` are the topics that the cluster told of, none in a dry run.
     """
-    far = (2**31, 2**63)
-
-    def place(entry: Entry) -> tuple[Any, ...]:
-        source = entry.source
-        partition = far[0] if source.partition is None else source.partition
-        offset = far[1] if source.offset is None else source.offset
-        return (source.topic or "", partition, offset, entry.letter)
-
-    chosen = sorted((entry for entry in entries if not entry.reasons), key=place)
+    chosen = sorted((entry for entry in entries if not entry.reasons), key=_place)
     for position, entry in enumerate(chosen):
         entry.position = position
     if not chosen:
@@ -434,6 +435,14 @@ def order(entries: Sequence[Entry], options: Options, targets: Mapping[str, Topi
             f"On {named(compacted)}, which {are} compacted, a replayed record takes the place of newer ones of its key."
         )
     return " ".join(said)
+
+
+def _place(entry: Entry) -> tuple[Any, ...]:
+    """Return what puts a record in order: its source topic, partition and offset; those without come last."""
+    source = entry.source
+    partition = 2**31 if source.partition is None else source.partition
+    offset = 2**63 if source.offset is None else source.offset
+    return (source.topic or "", partition, offset, entry.letter)
 
 
 def drawn(

@@ -33,6 +33,7 @@ from pipelines.settings.payloads import Mask, PrivacyKey, SchemaFile
 from pipelines.settings.profiles import MappedHeader, OwnProfile, RequiredProfile
 from pipelines.settings.runs import Gate, Lock, Metrics, Replay, Report, Silence
 from pipelines.settings.section import Section, Share, first_mistake
+from pipelines.settings.teams import NO_TEAM, Team
 from pipelines.text import hint
 
 __all__ = [
@@ -107,6 +108,7 @@ class Settings(Section):
     schemas: Annotated[tuple[SchemaFile, ...], Field(alias="schema")] = ()
     privacy: tuple[Mask, ...] = ()
     privacy_key: PrivacyKey = PrivacyKey()
+    teams: Annotated[tuple[Team, ...], Field(alias="team")] = ()
     spark: dict[str, str] = Field(default_factory=dict)
 
     _entries: tuple[ClusterEntry, ...] = PrivateAttr(default=())
@@ -126,6 +128,14 @@ class Settings(Section):
         if "://" in landing:
             raise ValueError("files land in a directory: write its path, not a URI")
         return landing
+
+    @field_validator("teams")
+    @classmethod
+    def _check_teams(cls, teams: tuple[Team, ...]) -> tuple[Team, ...]:
+        names = [one.name.casefold() for one in teams]
+        if twice := next((one.name for one in teams if names.count(one.name.casefold()) > 1), None):
+            raise ValueError(f"two teams have the name '{twice}', as upper and lower case are alike")
+        return teams
 
     @field_validator("spark")
     @classmethod
@@ -258,7 +268,7 @@ def load(only: str | None = None, **flags: Any) -> Settings:
         for name in ("warehouse", "landing")
         if "://" not in getattr(settings, name)
     }
-    settings = settings.model_copy(update=absolute)
+    settings = settings.model_copy(update=absolute | _routes_of_teams(settings))
     if shared is not values:
         if settings.kafka_connection:
             raise UsageError("The setting kafka_connection cannot be used beside [[cluster]]: set it in each of them.")
@@ -270,6 +280,28 @@ def load(only: str | None = None, **flags: Any) -> Settings:
     if any(mask.do == "hash" for mask in settings.privacy) and settings.privacy_key.hash_key_env is None:
         raise UsageError('[[privacy]] has do = "hash": set hash_key_env under [privacy_key].')
     return _narrowed(settings, only)
+
+
+def _routes_of_teams(settings: Settings) -> dict[str, Alerts]:
+    """Return alerts whose routes have the quiet hours of their teams; nothing if no route names a team.
+
+    Raises UsageError: a route names a team that there is not.
+    """
+    teams = {one.name: one for one in settings.teams}
+    known = {**teams, NO_TEAM: None} if teams else {}
+    routes = []
+    for route in settings.alerts.route:
+        if route.team is not None and route.team not in known:
+            raise UsageError(
+                f"[[alerts.route]] {route.name} names a team that no [[team]] is: '{visible(route.team[:64])}'."
+                f"{hint(route.team, known)}"
+            )
+        team = teams.get(route.team or "")
+        if team is not None and route.quiet_hours is None:
+            route = route.model_copy(update={"quiet_hours": team.quiet_hours})
+        routes.append(route)
+    changed = tuple(routes) != settings.alerts.route
+    return {"alerts": settings.alerts.model_copy(update={"route": tuple(routes)})} if changed else {}
 
 
 def _check_servers(settings: Settings, of: str) -> None:

@@ -56,9 +56,9 @@ class Route(Section):
 
     ``url`` or the environment variable ``url_env`` has the address. A route to PagerDuty needs ``routing_key_env``.
     ``severity`` is the least that is told. ``group`` and ``topic`` are glob patterns for owner and topic: an
-    incident has a source topic and DLQ topics. ``suppress_minutes`` is the least time between two alerts about one
-    incident or finding, unless it got more severe or ended. From ``storm_from`` alerts within ten minutes on, one
-    message tells all.
+    incident has a source topic and DLQ topics. ``team`` is one of ``[[team]]``. ``suppress_minutes`` is the least time
+    between two alerts about one incident or finding, unless it got more severe or ended. From ``storm_from`` alerts
+    within ten minutes on, one message tells all.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
@@ -69,6 +69,7 @@ class Route(Section):
     severity: Severity = "low"
     group: Glob = "*"
     topic: Glob = "*"
+    team: str | None = None
     verdicts: tuple[Verdict, ...] = ()
     news: tuple[NewsKind, ...] = ()
     owner: Annotated[str, Field(max_length=200)] | None = None

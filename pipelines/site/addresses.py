@@ -1,4 +1,4 @@
-"""A name of an incident, group, topic or application -> the path of its page, which never changes."""
+"""A name of an incident, group, topic, application or team -> the path of its page, which never changes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from pipelines.incidents import ids
 
 FRONT, INCIDENTS, DELIVERY, QUALITY = "index.html", "incidents.html", "delivery.html", "quality.html"
+TEAM = "team-"  # how the paths of their fronts begin
 _ID = re.compile(r"[0-9A-Z]{4}-[0-9A-Z]{4}")
 
 
@@ -29,6 +30,11 @@ def topic(name: str | None) -> str:
 def application(name: str) -> str:
     """Return the path of the page of an application of Kafka Streams."""
     return f"applications/{_safe(name)}.html"
+
+
+def team(name: str) -> str:
+    """Return the path of the front of a team."""
+    return f"{TEAM}{_safe(name)}.html"
 
 
 def _safe(name: str | None) -> str:

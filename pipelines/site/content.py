@@ -152,7 +152,8 @@ class Case:
     """An incident, whole; its timeline counts records by spans of time that last ``each``.
 
     ``no_change`` says that no suspect is a change; it is empty if one is. ``replay`` says what a plan of it would
-    replay, and what was replayed before; None: nobody was asked.
+    replay, and what was replayed before; None: nobody was asked. ``untimed`` names those of its times at which a record
+    without a time was read.
     """
 
     incident_id: str
@@ -174,10 +175,11 @@ class Case:
     dlq_topics: tuple[str, ...]
     records: int
     source_records: int
-    an_hour: float
+    an_hour: float | None
     usual_an_hour: float | None
     first_at: datetime
     last_at: datetime
+    untimed: tuple[str, ...]
     timeline: tuple[tuple[datetime, int], ...]
     each: timedelta
     disposition: str | None
@@ -359,7 +361,7 @@ class History:
     """All dead letters of a group or topic by time, which ends with its last one, so that only news changes it.
 
     ``hours`` are those of the 7 days until the last hour, ``days`` those of the 90 days (UTC) until the last day.
-    ``before`` counts what is earlier, ``untimed`` what has no time.
+    ``before`` counts what is earlier, ``untimed`` what has no time, ``ahead`` what is stamped ahead.
     """
 
     first_hour: datetime
@@ -368,6 +370,7 @@ class History:
     days: tuple[int, ...]
     before: int
     untimed: int
+    ahead: int
 
     @property
     def hours_begin(self) -> datetime:
@@ -405,7 +408,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Content:
-    """All that the site says; ``merged`` leads from ids of incidents to the ones that took them in."""
+    """All that the site says; ``merged`` leads from ids of incidents to the ones that took them in.
+
+    ``fronts`` has, by team, the same of what is its own.
+    """
 
     cluster: str
     warehouse: str
@@ -424,6 +430,7 @@ class Content:
     news: News | None
     replays: tuple[Replay, ...] = ()
     merged: Mapping[str, str] = field(default_factory=dict)
+    fronts: Mapping[str, Content] = field(default_factory=dict)
 
     @property
     def open(self) -> tuple[Case, ...]:
@@ -435,8 +442,10 @@ class Content:
         """The applications whose topology needs a look, the worst first."""
         return tuple(one for one in self.applications if one.needs_a_look)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+    def as_json(self, team: str | None = None) -> dict[str, Any]:
+        """Return it as plain values; of a team, what its front tells."""
+        if team is not None:
+            return {"team": team, **{name: plain(getattr(self.fronts[team], name)) for name in _OF_TEAM}}
         told: dict[str, Any] = plain(self)
         return told
 
@@ -460,7 +469,12 @@ class Siblings:
 
 ALONE = Siblings()
 
-_UNSHOWN = ("description",)  # of topologies: `afterlog describe --format json` tells them
+_OF_TEAM = (
+    *("cluster", "warehouse", "made_at", "light", "incidents", "findings", "applications"),
+    *("replay", "groups", "topics", "news"),
+)
+# Topologies, which `afterlog describe --format json` tells, and what is told of each team alone.
+_UNSHOWN = ("description", "fronts")
 
 
 def plain(value: Any) -> Any:

@@ -23,6 +23,7 @@ from pipelines.commands.findings import SILENT, URGENT
 from pipelines.commands.incidents import clock, quoted
 from pipelines.incidents.blast import Blast
 from pipelines.run.newest import lasting, moment
+from pipelines.settings.teams import NO_TEAM
 from pipelines.site import addresses, charts, findings
 from pipelines.site.content import ALONE, SETTLED, SHOWN_DAYS, Application, Case, Content, Light, Place, Siblings
 from pipelines.site.parts import Parts
@@ -68,8 +69,22 @@ def pages(content: Content, directory: Path | None = None, siblings: Siblings = 
     yield Page(ICON, "", lambda: (ASSETS / "icon.svg").read_text(encoding="utf-8"))
     yield Page(SCRIPT, "", lambda: (ASSETS / "site.js").read_text(encoding="utf-8"))
     yield site.page(
-        addresses.FRONT, "front.html.j2", None, content=content, rows=site.incident_rows, others=siblings.others
+        addresses.FRONT,
+        "front.html.j2",
+        None,
+        content=content,
+        rows=site.incident_rows,
+        team=None,
+        others=siblings.others,
     )
+    for team, front in content.fronts.items():
+        yield site.page(
+            addresses.team(team), "front.html.j2", None, content=front, rows=site.incident_rows, team=team, others=()
+        )
+    fronts = {path for path, _ in site.fronts.values()}
+    for file in sorted(directory.glob(f"{addresses.TEAM}*.html")) if directory else ():
+        if file.name not in fronts:
+            yield site.page(file.name, "no_team.html.j2", "")
     yield Page(addresses.QUALITY, None, lambda: quality_page(content.pipeline, siblings.above))
     yield site.page(addresses.DELIVERY, "delivery.html.j2", [content.delivery, content.findings], content=content)
     yield site.page(addresses.INCIDENTS, "incidents.html.j2", site.incident_rows, finder=site.incidents())
@@ -136,8 +151,14 @@ class _Site:
         self.parts = Parts(version(), directory)
         self.environment = _environment()
         self.cases = {one.incident_id: one for one in content.incidents}
+        self.fronts = {
+            name: (addresses.team(name), sum(one.is_loud for one in front.incidents))
+            for name, front in content.fronts.items()
+        }
         self.environment.globals |= {
             "cluster": content.cluster,
+            "fronts": self.fronts,
+            "teams": self.teams,
             "named": named,
             "groups": frozenset(one.name for one in content.groups),
             "topics": frozenset(one.name for one in content.topics),
@@ -210,6 +231,23 @@ class _Site:
         return lambda topic: f"{root}{addresses.topic(topic)}" if topic in topics else None
 
     @cached_property
+    def teams(self) -> Mapping[str, list[str]]:
+        """The teams of each incident; empty without teams."""
+        return self._teams_of("incidents", "incident_id")
+
+    def _teams_of(self, kind: str, name: str = "name") -> dict[Any, list[str]]:
+        """Return the teams of each thing of a kind, by its name."""
+        found: dict[Any, list[str]] = {}
+        for team, front in self.content.fronts.items():
+            for one in getattr(front, kind):
+                found.setdefault(getattr(one, name), []).append(team)
+        return found
+
+    def _told(self, teams: Mapping[Any, Sequence[str]], name: str | None) -> list[str]:
+        """Return the cell of a row that tells the teams of something; none without teams."""
+        return [", ".join(map(visible, teams[name]))] if self.fronts else []
+
+    @cached_property
     def incident_rows(self) -> list[list[Any]]:
         """The rows of the table of all incidents, the most urgent first."""
         return [
@@ -221,17 +259,18 @@ class _Site:
                 named(one.group, one.owner),
                 visible(one.topic) if one.topic else "unknown",
                 one.records,
-                iso(one.first_at),
-                iso(one.last_at),
+                *(None if name in one.untimed else iso(getattr(one, name)) for name in ("first_at", "last_at")),
                 elided(one.error or one.disposition or "unknown", 160),
+                *self._told(self.teams, one.incident_id),
             ]
             for one in self.content.incidents
         ]
 
     def incidents(self) -> Finder:
         """Return the table of all incidents."""
-        kinds = "link chip text text text text number time time text"
+        kinds = "link chip text text text text number time time text" + (" text" if self.fronts else "")
         names = "Incident,Severity,State,Verdict,Owner,Source topic,Records,Since (UTC),Last (UTC),Error"
+        names += ",Team" if self.fronts else ""
         return Finder(
             "incidents", "All incidents, the most urgent first", names.split(","), kinds.split(), self.incident_rows
         )
@@ -240,14 +279,16 @@ class _Site:
     def place_rows(self) -> list[list[list[Any]]]:
         """The rows of the tables of owners, topics and applications."""
         opened = {one.incident_id for one in self.content.incidents if one.is_loud}
+        of_groups, of_topics, of_applications = map(self._teams_of, ("groups", "topics", "applications"))
 
-        def row(one: Place, path: str, name: str) -> list[Any]:
-            return [[name, path], one.records, sum(name in opened for name in one.incidents), len(one.incidents)]
+        def row(one: Place, path: str, name: str, teams: Mapping[Any, Sequence[str]]) -> list[Any]:
+            counts = [one.records, sum(name in opened for name in one.incidents), len(one.incidents)]
+            return [[name, path], *counts, *self._told(teams, one.name)]
 
         return [
-            [row(one, addresses.group(one.name), named(one.name)) for one in self.content.groups],
+            [row(one, addresses.group(one.name), named(one.name), of_groups) for one in self.content.groups],
             [
-                row(one, addresses.topic(one.name), visible(one.name) if one.name else "unknown topic")
+                row(one, addresses.topic(one.name), visible(one.name) if one.name else "unknown topic", of_topics)
                 for one in self.content.topics
             ],
             [
@@ -258,6 +299,7 @@ class _Site:
                     one.revision,
                     iso(one.last_seen_at) if one.last_seen_at else None,
                     visible(one.sentence),
+                    *self._told(of_applications, one.name),
                 ]
                 for one in self.content.applications
             ],
@@ -266,9 +308,10 @@ class _Site:
     def places(self) -> list[Finder]:
         """Return the tables of owners, topics and applications."""
         groups, topics, applications = self.place_rows
-        counts = ["link", "number", "number", "number"]
-        names = ["Dead letters", "Open incidents", "Incidents"]
-        of = ["Application", "Health", "Needs a look", "Revision", "Last seen (UTC)", "In words"]
+        team, text = (["Team"], ["text"]) if self.fronts else ([], [])
+        counts = ["link", "number", "number", "number", *text]
+        names = ["Dead letters", "Open incidents", "Incidents", *team]
+        of = ["Application", "Health", "Needs a look", "Revision", "Last seen (UTC)", "In words", *team]
         return [
             Finder("groups", "Owners of dead letters", ["Owner", *names], counts, groups, True),
             Finder("topics", "Topics", ["Topic", "Dead letters from it or in it", *names[1:]], counts, topics, True),
@@ -276,7 +319,7 @@ class _Site:
                 "applications",
                 "Applications",
                 of,
-                ["link", "text", "text", "number", "time", "text"],
+                ["link", "text", "text", "number", "time", "text", *text],
                 applications,
                 True,
             ),
@@ -349,6 +392,7 @@ def _brief(case: Case) -> dict[str, Any]:
         "place": case.place,
         "records": case.records,
         "first_at": case.first_at,
+        "untimed": case.untimed,
     }
 
 
@@ -378,7 +422,7 @@ def _environment() -> Environment:
     }
     nobody: frozenset[str] = frozenset()
     environment.globals |= {
-        **dict.fromkeys(("groups", "topics", "applications", "known_incidents"), nobody),
+        **dict.fromkeys(("groups", "topics", "applications", "known_incidents", "fronts", "teams"), nobody),
         "addresses": addresses,
         "bars": bars,
         "charts": charts,
@@ -391,6 +435,7 @@ def _environment() -> Environment:
         "data_docs": f"{DATA_DOCS}/index.html",
         "days": _days,
         "months": _months,
+        "no_team": NO_TEAM,
         "most_coordinates": MOST_COORDINATES,
         "most_on_front": MOST_ON_FRONT,
         "most_revisions": MOST_REVISIONS,

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from expectations.owners import owner_of, owner_sql
+from pipelines.commands import odd_times
 from pipelines.commands.incidents import DAY, HOUR, SUMMARY, WEEK
 from pipelines.site.content import SHOWN_DAYS, SHOWN_HOURS, Application, Case, Delivery, History, Place, Row
 from pipelines.warehouse import jvmless
@@ -31,42 +32,38 @@ Recent = Mapping[str | None, Mapping[datetime, int]]
 class DeadLetters:
     """How many dead letters there are by owner, topics and disposition, and when those of each owner and topic came.
 
-    ``hours`` counts by owner and hour those of at least the 7 days and 2 hours until the last one.
+    ``hours`` counts by owner and hour those of at least the 7 days and 2 hours until the last one. ``first_hour``
+    is the first of what is known.
     """
 
     rows: Sequence[Row] = ()
     hours: Sequence[Row] = ()
     groups: Recent = field(default_factory=dict)
     topics: Recent = field(default_factory=dict)
+    first_hour: datetime | None = None
 
     @property
     def last_at(self) -> datetime | None:
         """The time of the newest dead letter."""
-        return max((row["last_at"] for row in self.rows if row["last_at"] is not None), default=None)
-
-    @property
-    def first_hour(self) -> datetime | None:
-        """The first hour with a dead letter."""
-        return min((row["first_hour"] for row in self.rows if row["first_hour"] is not None), default=None)
+        return max((row["last_at"] for row in self.rows if row["when"] == "past"), default=None)
 
     @property
     def last_hour(self) -> datetime | None:
         """The last hour with a dead letter."""
-        return max((row["last_hour"] for row in self.rows if row["last_hour"] is not None), default=None)
+        return max((row["last_hour"] for row in self.rows if row["when"] == "past"), default=None)
 
 
 def dead_letters(warehouse: Warehouse, now: datetime) -> DeadLetters:
-    """Count the dead letters until now, and those without a time."""
+    """Count the dead letters until now, those without a time, and those that are stamped ahead."""
     equal, until = {"cluster": warehouse.cluster}, jvmless.Span("hour", now)
-    sums = "sum(record_count) AS record_count, sum(without_payload_count) AS without_payload_count"
     ends = "min(hour) AS first_hour, max(hour) AS last_hour, max(last_routed_at) AS last_at"
-    rows = jvmless.query(warehouse, SUMMARY, f"SELECT {NAMES}, {sums}, {ends} FROM rows GROUP BY {NAMES}", equal, until)
-    untimed = f"SELECT {NAMES}, {sums}, {ends} FROM rows WHERE hour IS NULL GROUP BY {NAMES}"
-    last = max((row["last_hour"] for row in rows), default=now)
+    sums = f"{odd_times.COUNT}, sum(without_payload_count) AS without_payload_count, {ends}"
+    rows = [row | {"when": when} for when, row in odd_times.letters(warehouse, NAMES, now, sums)]
+    last = max((row["last_hour"] for row in rows if row["when"] == "past"), default=now)
     by_hour = f"SELECT name, hour, sum(record_count) AS record_count FROM ({_OF_GROUPS}) AS told GROUP BY name, hour"
     hours = jvmless.query(warehouse, SUMMARY, by_hour, equal, jvmless.Span("hour", now, last - WEEK - 2 * HOUR))
-    rows += jvmless.query(warehouse, SUMMARY, untimed, equal)
-    return DeadLetters(rows, hours, *(_recent(warehouse, of, until) for of in (_OF_GROUPS, _OF_TOPICS)))
+    groups, topics = (_recent(warehouse, of, until) for of in (_OF_GROUPS, _OF_TOPICS))
+    return DeadLetters(rows, hours, groups, topics, odd_times.first_hour(warehouse, now))
 
 
 def _recent(warehouse: Warehouse, of: str, until: jvmless.Span) -> Recent:
@@ -157,7 +154,7 @@ class _Gathered:
     """What is known of an owner or topic so far."""
 
     def __init__(self) -> None:
-        self.records = self.without_payload = self.untimed = 0
+        self.records = self.without_payload = self.untimed = self.ahead = 0
         self.is_group = False
         self.first_hour: datetime | None = None
         self.last_hour: datetime | None = None
@@ -169,8 +166,10 @@ class _Gathered:
         """Add dead letters, told apart by other names."""
         self.records += row["record_count"]
         self.without_payload += row["without_payload_count"] or 0
-        if row["first_hour"] is None:
+        if row["when"] == "untimed":
             self.untimed += row["record_count"]
+        elif row["when"] == "ahead":
+            self.ahead += row["record_count"]
         else:
             self.first_hour = min(self.first_hour or row["first_hour"], row["first_hour"])
             self.last_hour = max(self.last_hour or row["last_hour"], row["last_hour"])
@@ -183,14 +182,19 @@ class _Gathered:
             (what, tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))))
             for what, counts in self.by.items()
         )
-        history = _history(self.first_hour, self.last_hour, recent, self.records, self.untimed)
+        history = _history(self.first_hour, self.last_hour, recent, self.records, self.untimed, self.ahead)
         return Place(
             name, self.records, self.without_payload, history, by, tuple(self.incidents), tuple(self.findings), **more
         )
 
 
 def _history(
-    first: datetime | None, last: datetime | None, recent: Mapping[datetime, int], records: int, untimed: int
+    first: datetime | None,
+    last: datetime | None,
+    recent: Mapping[datetime, int],
+    records: int,
+    untimed: int,
+    ahead: int,
 ) -> History | None:
     if first is None or last is None:
         return None
@@ -201,4 +205,5 @@ def _history(
         if at >= begin:
             hours[(at - begin) // HOUR] += count
         days[(at - days_begin) // DAY] += count
-    return History(first, last, tuple(hours), tuple(days), records - untimed - sum(days), untimed)
+    before = records - untimed - ahead - sum(days)
+    return History(first, last, tuple(hours), tuple(days), before, untimed, ahead)

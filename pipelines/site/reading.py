@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -37,11 +38,12 @@ from pipelines.commands.incidents import (
 )
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
+from pipelines.incidents.signature import FINGERPRINT
 from pipelines.incidents.state import moment as moment_of
 from pipelines.incidents.verdict import POISON_PILL, at_offset, few_keys, in_words, percent
 from pipelines.run.freshness import Freshness
 from pipelines.run.newest import moment
-from pipelines.site import addresses, examples, news, payloads, places, quality
+from pipelines.site import addresses, examples, fronts, news, payloads, places, quality
 from pipelines.site.content import (
     SETTLED,
     SHOWN_HOURS,
@@ -106,7 +108,9 @@ def gather(
     known = tables.guarded(INCIDENTS, lambda: Incidents(warehouse, now), None)
     pairs = [(one.newest, one.silence) for one in feeds if one.newest.used]
     opened = [one for one in known.known if one.state.is_open] if known else []
-    findings = tables.guarded(FINDINGS, lambda: findings_of(warehouse, pairs, now, opened), nothing, must_exist=False)
+    findings = tables.guarded(
+        FINDINGS, lambda: findings_of(warehouse, pairs, now, opened, to_the_second=True), nothing, must_exist=False
+    )
     cases = _cases(warehouse, known, tables, replays) if known else ()
     applications = _applications(tables, cases)
     delivery = _delivery(warehouse, tables)
@@ -124,13 +128,19 @@ def gather(
         "quarantine", lambda: examples.quarantined(warehouse, pipeline), examples.Quarantined(0, ()), must_exist=False
     )
     used = [one.newest for one in feeds if one.newest.used]
-    light = _light(incidents.front(opened, findings, used, now), cases, findings, pipeline, tables.unreadable)
-    light = replace(light, newest_at=incidents.newest_at(used))
-    return Content(
+
+    def light(opened: Sequence[Incident], cases: Sequence[Case], findings: Sequence[Row], pipeline: Pipeline) -> Light:
+        def front(is_calm: bool) -> str:
+            return incidents.front(opened, findings, used, now, is_calm)
+
+        found = _light(front, cases, findings, pipeline, tables.unreadable)
+        return replace(found, newest_at=incidents.newest_at(used))
+
+    content = Content(
         warehouse.cluster,
         warehouse.root,
         now,
-        light,
+        light(opened, cases, findings, pipeline),
         timeline,
         cases,
         tuple(findings),
@@ -145,6 +155,10 @@ def gather(
         _replays(tables),
         {name: ids.standing(name, known.merged) for name in sorted(known.merged)} if known else {},
     )
+    without_tables = replace(pipeline, tables=())  # their state is of all teams
+    of_known = known.known if known else ()
+    light_of_team = partial(light, pipeline=without_tables)
+    return replace(content, fronts=fronts.of_teams(warehouse, content, of_known, light_of_team, _replayable))
 
 
 class _Tables:
@@ -183,12 +197,22 @@ class _Tables:
 
 
 def _light(
-    front: str, cases: Sequence[Case], findings: Sequence[Row], pipeline: Pipeline, unreadable: Sequence[str]
+    front: Callable[[bool], str],
+    cases: Sequence[Case],
+    findings: Sequence[Row],
+    pipeline: Pipeline,
+    unreadable: Sequence[str],
 ) -> Light:
-    """Return red if data is stale, held or lost, or an incident is critical; never green if nothing is known."""
+    """Return red if data is stale, held or lost, or an incident is critical; never green if nothing is known.
+
+    A feed whose silence calls nobody is amber.
+    """
     red = [f"{one} cannot be read, so that this page may lack what it tells: afterlog doctor" for one in unreadable]
-    stale = [one for one in pipeline.feeds if one.silence]
-    red += [f"Nothing landed in {one.name} for longer than usual: {one.newest.in_words}." for one in stale]
+    amber: list[str] = []
+    for feed in pipeline.feeds:
+        if feed.silence:
+            told = red if feed.silence.is_urgent else amber
+            told.append(f"Nothing landed in {feed.name} for longer than usual: {feed.newest.in_words}.")
     for table in pipeline.tables:
         if table.state == "blocked":
             scopes = table.freshness.held_scopes
@@ -202,7 +226,6 @@ def _light(
     loud = [one for one in cases if one.is_loud]
     if critical := sum(one.severity == "critical" for one in loud):
         red.append(f"{counted(critical, 'critical incident')} {'is' if critical == 1 else 'are'} open.")
-    amber = []
     if others := sum(one.severity != "critical" for one in loud):
         amber.append(
             f"{counted(others, 'other incident' if critical else 'incident')} {'is' if others == 1 else 'are'} open."
@@ -213,14 +236,14 @@ def _light(
         amber.append(f"{counted(late, 'table')} {'has' if late == 1 else 'have'} unread input: afterlog run")
     red = [one for one in red if one]
     if red:
-        return Light("red", front, (*red, *amber))
+        return Light("red", front(False), (*red, *amber))
     known = any(one.name == "dlq" and one.newest.at is not None for one in pipeline.feeds)
     if not known and not loud:
         how = [one.newest.in_words for one in pipeline.feeds if one.name == "dlq"]
         return Light(
             "grey", "Nothing is known yet: no dead letter has landed.", (*(f"dlq: {one}." for one in how), *amber)
         )
-    return Light("amber" if amber else "green", front, tuple(amber))
+    return Light("amber" if amber else "green", front(True), tuple(amber))
 
 
 def _timeline(
@@ -458,10 +481,11 @@ def _case(
         tuple(one["dlq_topic"] for one in row["dlq_topics"] or ()),
         row["record_count"],
         row["source_record_count"],
-        round(incident.rate, 3),
+        None if incident.rate is None else round(incident.rate, 3),
         known.usual_rate(incident),
         row["first_at"],
         row["last_at"],
+        tuple(sorted(incident.untimed)),
         *_by_time(row, minutes),
         row["disposition"],
         row["error_pattern"],
@@ -470,7 +494,7 @@ def _case(
         row["error_frame"],
         row["fingerprint"],
         incidents.fingerprint_of(row),
-        row["predecessor_id"],
+        incident.predecessor,
         row["record_count"] - row["without_payload_count"] - row["suspected_count"],
         row["without_payload_count"],
         tuple(
@@ -521,6 +545,14 @@ def _samples(row: Row, letters: Letters) -> Iterable[Sample]:
             yield Sample(letter, at_offset(topic, partition, offset), one["record_count"], found["routed_at"])
 
 
+_OF_AN_INCIDENT = (
+    f"cluster = :cluster AND {FINGERPRINT} = :fingerprint "
+    "AND coalesce(routed_at, dlq_timestamp, _ingested_at) BETWEEN :first AND :last AND _bronze_id NOT IN "
+    f"(SELECT _bronze_id FROM {windows.MARKERS} WHERE is_control_marker AND cluster = :cluster)"
+)
+"""As sql/silver/dlq_errors.sql counts them."""
+
+
 def _commands(
     row: Row, samples: Sequence[Sample], suspects: Sequence[Row], revisions: Mapping[str, Sequence[Row]]
 ) -> Iterable[Command]:
@@ -536,21 +568,11 @@ def _commands(
             "the source record, from Kafka",
             f'kcat -b "$BOOTSTRAP" -C -t {quoted(topic)} -p {partition} -o {offset} -c 1 -J',
         )
-    group, owner = key_of(row)
-    if owner is not None and row["original_topic"] is not None:
-        whose = f"{GROUP} = :owner" if group is not None else f"{GROUP} IS NULL AND {OWNER} = :owner"
-        wanted = f"cluster = :cluster AND {whose} AND original_topic = :topic AND routed_at >= :since"
-        names = {
-            "cluster": row["cluster"],
-            "owner": owner,
-            "topic": row["original_topic"],
-            "since": row["first_at"].isoformat(timespec="seconds").replace("+00:00", "Z"),
-        }
-        values = " ".join(f"--param {quoted(f'{name}={value}')}" for name, value in names.items())
-        yield Command(
-            "dead letters of its owner and topic since then",
-            f'afterlog sql "SELECT * FROM silver.dlq_records WHERE {wanted}" {values}',
-        )
+    names = {"cluster": row["cluster"], "first": row["first_at"].isoformat(), "last": row["last_at"].isoformat()}
+    error = row["fingerprint"]
+    names["fingerprint"] = f"'{error}'" if error.isdigit() else error  # a text, also if it looks like a number
+    values = " ".join(f"--param {quoted(f'{name}={value}')}" for name, value in names.items())
+    yield Command("its dead letters", f'afterlog sql "SELECT * FROM {RECORDS} WHERE {_OF_AN_INCIDENT}" {values}')
     changed = [one for one in suspects if one["kind"] in ("topology", "writer_topology")]
     for suspect in changed[:MOST_DIFFS]:
         yield Command(f"what changed in {visible(suspect['name'])}", diff_of(suspect, revisions[suspect["name"]]))

@@ -192,6 +192,7 @@ def _state(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Fe
     read = {topic: at.timestamp() // 600 for topic, at in progress.read_until(warehouse, LANDED).items()}
     settings = warehouse.settings
     told += [settings.report.keep_runs, settings.report.url, _shown(settings), uncommitted(settings), ages, acted, read]
+    told += [one.model_dump(mode="json") for one in settings.teams]
     return json.dumps(told)
 
 

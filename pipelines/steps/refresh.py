@@ -144,7 +144,7 @@ def select_of(table: str) -> str:
 @cache
 def _rules() -> dict[str, str]:
     """Return expressions of rules whose home is Python, by their names in braces."""
-    expressions = {**signature.sql(), "is_few": verdict.IS_FEW}
+    expressions = {**signature.sql(), "fingerprint": signature.fingerprint(), "is_few": verdict.IS_FEW}
     return {f"{{{name}}}": text.replace("{", "{{").replace("}", "}}") for name, text in expressions.items()}
 
 

@@ -68,7 +68,7 @@ class Changes:
 
     def _changed_rows(self, version: int) -> bool:
         """Tell whether a commit changed rows: whether the files that the feed reads for it contain any row."""
-        by_change = _changed_files(self.warehouse.commit(self.table, version))
+        by_change = changed_files(self.warehouse.commit(self.table, version))
         files = [path for paths in by_change.values() for path in paths]
         if not files:
             return False
@@ -180,12 +180,12 @@ def _named_files(warehouse: Warehouse, table: str, batch: Batch) -> NamedFiles |
         actions = warehouse.commit(table, version)
         if not actions or any("metaData" in action or "protocol" in action for action in actions):
             return None
-        for change, paths in _changed_files(actions).items():
+        for change, paths in changed_files(actions).items():
             named.setdefault(change, {}).update(paths)
     return None if any("://" in path for paths in named.values() for path in paths) else NamedFiles(files, named)
 
 
-def _changed_files(actions: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
+def changed_files(actions: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """Return the paths and sizes of the files that tell a commit's changes, by the change type of their rows.
 
     A commit with change data tells all changes by it; these files have the change type in each row (``""``).

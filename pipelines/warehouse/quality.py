@@ -7,8 +7,9 @@ the stage that found them.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -23,6 +24,10 @@ from pipelines.warehouse.tables import Warehouse
 UNREPORTED = "unreported.json"
 NOTED = (STAGE_RUNS, EXPECTATION_RESULTS)
 Status = Literal["passed", "broken", "failed", "idle", "waiting", "held"]
+Row = dict[str, Any]
+"""A row of a quality table; times are texts."""
+
+_hearing: list[Callable[[Sequence[Row]], object]] = []
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,7 @@ def record_gaps(warehouse: Warehouse, table: str, gaps: Sequence[Gap]) -> None:
 
 
 def report(warehouse: Warehouse) -> None:
-    """Append the unreported rows to the quality tables and empty the state file."""
+    """Append the unreported rows to the quality tables, empty the state file, and pass the stages' rows on."""
     unreported = _unreported(warehouse)
     if not any(unreported.values()):
         return
@@ -161,6 +166,18 @@ def report(warehouse: Warehouse) -> None:
         if objects := unreported[contract.table]:
             warehouse.append_objects(contract, objects)
     _note(warehouse, {})
+    for hear in _hearing:
+        hear(unreported[STAGE_RUNS.table])
+
+
+@contextlib.contextmanager
+def heard(hear: Callable[[Sequence[Row]], object]) -> Iterator[None]:
+    """Pass on the rows that quality.stage_runs gets while the context lasts, also those of earlier runs."""
+    _hearing.append(hear)
+    try:
+        yield
+    finally:
+        _hearing.remove(hear)
 
 
 def waiting(warehouse: Warehouse) -> bool:

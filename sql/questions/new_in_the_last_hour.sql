@@ -1,6 +1,6 @@
 -- Purpose: what fails now that did not fail before? Incidents of the last hour whose error came for the first time, and
 --   how many records of the same owner were dead-lettered in the 24 hours before. If is_as_known_now is true, dead
---   letters came after :now, and the row counts them.
+--   letters came after :now, and the row counts them. What is stamped after :now is left out: it would stay new for ever.
 -- Usage: afterlog ask new_in_the_last_hour [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the hour; default the present.
 -- Feeds: dlq.

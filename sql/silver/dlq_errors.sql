@@ -49,13 +49,7 @@ signed AS (
   SELECT
     cluster,
     source_slice,
-    left(sha2(to_json(concat(
-      array(
-        CAST(algorithm_version AS STRING), cluster, consumer_group, original_topic, disposition, exception_class, exception_cause_class, error_pattern,
-        error_frame
-      ),
-      IF(consumer_group IS NULL AND owner IS NOT NULL, array(owner), array())
-    ), map('ignoreNullFields', 'false')), 256), 16) AS fingerprint,
+    {fingerprint} AS fingerprint,
     at - pmod(at, 1800000000) AS half_hour,
     at,
     struct(

@@ -20,8 +20,7 @@ NEEDED = ("buildah", "mmdebstrap", "unshare", "chroot")
 USER = 10001
 BASE = "localhost/base"
 # Mounts of a container with a read-only root: names, processes, devices, two directories to write to.
-_ENTER = """\
-set -e
+_ENTER = r"""set -e
 root=$0
 hostname container
 mount --bind $root $root
@@ -31,11 +30,13 @@ mount --bind $HOSTS $root/etc/hosts
 mount -t tmpfs tmpfs $root/tmp
 mount --bind $WORK $root/var/lib/afterlog
 mount -o remount,bind,ro $root
-exec env -i $VARIABLES chroot --userspec=$USER:$USER $root /bin/sh -c 'cd /var/lib/afterlog && exec "$0" "$@"' "$@"
+exec chroot --userspec=$USER:$USER $root /usr/bin/env -i $VARIABLES \
+    /bin/sh -c 'cd /var/lib/afterlog && exec "$0" "$@"' "$@"
 """
 
 pytestmark = [
     pytest.mark.thorough,
+    pytest.mark.timeout(2400),
     pytest.mark.skipif(
         os.geteuid() != 0 or any(shutil.which(name) is None for name in NEEDED),
         reason=f"needs root and {', '.join(NEEDED)}",

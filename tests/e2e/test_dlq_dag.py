@@ -298,3 +298,14 @@ def _get(port: int, path: str, token: str | None = None) -> Any:
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
     with opener.open(request, timeout=30) as answer:
         return json.load(answer)
+
+
+def test_maintenance_says_what_went(airflow: Airflow, good: dict[str, str], first: dict[str, Any]) -> None:
+    assert first["state"] == "success"
+    left = Path(good["warehouse"], "gold", "dlq_summary", "part-of-a-crash.parquet")
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    run = airflow.run("maintain", {"warehouse": good["warehouse"]})
+    assert states(run) == {"maintain": ("success", 1)}
+    assert run["xcoms"]["maintain"] == {"files": 1, "checkpoints": 0, "bytes": 4}
+    assert not left.exists()

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a process that follows, and its rules see an incident."""
+"""A real Prometheus scrapes a process that follows, its rules see an incident, and a collector gets the same."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ import pytest
 from pipelines.metrics.exposition import Meter
 from pipelines.settings import ROOT, load
 from pipelines.settings.runs import Metrics
-from tests.testing import sites
+from tests.testing import collector, sites
 from tests.testing.builders import kip_1191, land, line, warehouse_of
 from tests.testing.deliveries import store
 from tests.testing.following import Following
+from tests.testing.following import found as rows_of
+from tests.testing.receiver import Receiver
 
 EXAMPLES = ROOT / "examples" / "prometheus"
 RULES = "afterlog.rules.yml"
+READ = (("cluster", "default"), ("result", "read"))
 
 pytestmark = pytest.mark.skipif(
     shutil.which("prometheus") is None or shutil.which("promtool") is None,
@@ -40,11 +43,18 @@ def is_whole(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def following(empty_warehouse: Path, tmp_path: Path, is_whole: bool) -> Iterator[Following]:
+def server() -> Iterator[Receiver]:
+    with collector.collecting() as found:
+        yield found
+
+
+@pytest.fixture
+def following(empty_warehouse: Path, tmp_path: Path, is_whole: bool, server: Receiver) -> Iterator[Following]:
     settings = warehouse_of(empty_warehouse, tmp_path)
     only = () if is_whole else ("--only", "bronze.dlq_records")
     file = tmp_path / "afterlog.prom"
-    process = Following(settings, tmp_path / "log", *only, "--metrics-port", "0", AFTERLOG_METRICS__FILE=str(file))
+    environment = {"AFTERLOG_METRICS__FILE": str(file), **collector.variables(server)}
+    process = Following(settings, tmp_path / "log", *only, "--metrics-port", "0", **environment)
     yield process
     process.process.kill()
     process.process.wait(30)
@@ -59,7 +69,7 @@ def until(holds: Callable[[], Any], what: Callable[[], Any], seconds: float = 18
 
 
 def test_prometheus_scrapes_a_process_that_follows_and_its_rules_see_an_incident(
-    following: Following, is_whole: bool, tmp_path: Path
+    following: Following, is_whole: bool, tmp_path: Path, server: Receiver
 ) -> None:
     def log() -> str:
         return following.log.read_text()
@@ -117,6 +127,11 @@ def test_prometheus_scrapes_a_process_that_follows_and_its_rules_see_an_incident
         ["promtool", "check", "metrics"], input=(tmp_path / "afterlog.prom").read_bytes(), capture_output=True
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
+    rows = {(row["run_id"], row["table"]) for row in rows_of(following.settings, "quality.stage_runs")}
+    until(lambda: len(collector.spans(server)) > len(rows), log)
+    roots = {one.span_id: one.attributes["afterlog.run_id"] for one in collector.spans(server) if not one.parent_id}
+    assert {(roots[one.parent_id], one.name) for one in collector.spans(server) if one.parent_id} == rows
+    assert collector.samples(server)["afterlog_cycles_total", READ] >= 1
     assert following.stop()[0] == 0
 
 

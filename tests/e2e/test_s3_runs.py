@@ -45,6 +45,7 @@ ANSWERS = [
     ["describe", "--group", "checkout"],
     ["alerts"],
     ["replay", "plans"],
+    ["maintain", "--dry-run"],
 ]
 
 

@@ -16,12 +16,14 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from local import screenshots
+from pipelines.commands import incidents
 from pipelines.settings import ROOT, Settings, load
 from pipelines.site import addresses, pages, reading, report
 from pipelines.warehouse.tables import Warehouse
@@ -240,6 +242,36 @@ def test_ten_thousand_incidents_are_searched_sorted_and_paged_at_once(
     assert tab.run("document.querySelector('.finder [role=status]').textContent") == "51 to 100 of 10000"
     search(tab, "nothing is named so")
     assert tab.run("document.querySelector('.finder [role=status]').textContent") == "Nothing matches."
+    assert (tab.errors, tab.failed) == ([], [])
+
+
+def test_each_incident_is_open_or_resolved_in_the_table_of_all(
+    settings: Settings, tmp_path: Path, tab: Browser
+) -> None:
+    Path(settings.landing).mkdir()
+    old = NOW - timedelta(days=40)
+    store(settings, "gold.dlq_incidents", *(incident(number) for number in range(4)), incident(4, last_at=old))
+    incidents.acted(Warehouse(settings), incident_id(0), mute_until="2999-01-01")
+    incidents.acted(Warehouse(settings), incident_id(4), mute_until="2999-01-01")
+    incidents.acted(Warehouse(settings), incident_id(1), resolve=True)
+    told = reading.gather(Warehouse(settings), now=datetime.now(UTC))
+    (tmp_path / "site" / "assets").mkdir(parents=True)
+    for page in pages.pages(told):
+        if page.path == addresses.INCIDENTS or page.path.startswith("assets/"):
+            (tmp_path / "site" / page.path).write_text(page.text(), encoding="utf-8")
+    tab.open((tmp_path / "site" / "incidents.html").as_uri())
+    by_choice = {}
+    for name in ("open", "resolved", "muted"):
+        tab.run(
+            "(() => { const field = [...document.querySelectorAll('#incidents select')]"
+            f".find((one) => [...one.options].some((option) => option.text === '{name}'));"
+            f" field.value = [...field.options].find((one) => one.text === '{name}').value;"
+            " field.dispatchEvent(new Event('change')); })()"
+        )
+        by_choice[name] = set(rows(tab))
+    assert by_choice["open"] | by_choice["resolved"] == {incident_id(number) for number in range(5)}
+    assert not by_choice["open"] & by_choice["resolved"]
+    assert by_choice["muted"] == {incident_id(0), incident_id(4)}
     assert (tab.errors, tab.failed) == ([], [])
 
 

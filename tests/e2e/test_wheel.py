@@ -22,7 +22,7 @@ from obstore.store import S3Store
 
 from bench.equal_tables import Comparer, Renames
 from local.install import environ
-from pipelines.catalog import FEEDS
+from pipelines.commands.dag_files import DAGS
 from pipelines.installation import JARS
 from pipelines.settings import ROOT
 from tests.testing import s3
@@ -217,7 +217,7 @@ def test_an_airflow_without_spark_runs_dags_by_a_command_of_another_environment(
 ) -> None:
     folder, command = tmp_path / "dags", Path(sys.executable).with_name("afterlog")
     written = done(checkout("dags", str(folder), "--command", str(command))).splitlines()
-    assert [Path(file).name for file in written] == [f"afterlog_{dag}.py" for dag in (*FEEDS, "replay")]
+    assert [Path(file).name for file in written] == [f"afterlog_{dag}.py" for dag in DAGS]
     assert done(checkout("dags", str(folder), "--command", str(command))).splitlines() == written
     scheduler = installed("airflow")
     assert "ModuleNotFoundError" in scheduler.python("import pyspark").stderr
@@ -236,7 +236,7 @@ def test_an_airflow_without_spark_runs_dags_by_a_command_of_another_environment(
             "print(*sorted(bag.dags))"
         )
     )
-    assert told.splitlines()[-1].split() == sorted((*FEEDS, "replay"))
+    assert told.splitlines()[-1].split() == sorted(DAGS)
     airflow = scheduler.environment / "bin" / "airflow"
     done(ran(airflow, "db", "migrate", cwd=tmp_path, **scheduler.variables))
     done(ran(airflow, "dags", "test", "dlq", cwd=tmp_path, **scheduler.variables))

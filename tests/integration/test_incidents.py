@@ -217,9 +217,7 @@ def test_acknowledgements_tell_the_client_that_wrote_the_dead_records(
     run_needed(spark, settings, SUSPECTS, within="delivery")
     after, pill = of("workers"), of("others")
     assert (pill["window_record_count"], pill["offset_share_of"]) == (133, "acknowledged records")
-    assert pill["sentence"].endswith(
-        "was dead-lettered 1 time; 1 of the 133 acknowledged records around it died of it."
-    )
+    assert pill["sentence"].endswith("was dead-lettered once; 1 of the 133 acknowledged records around it died of it.")
     assert (after["incident_id"], after["verdict"]) == (before["incident_id"], "PRODUCER_LOCAL")
     assert after["sentence"].endswith(
         "100 % of the source records were produced by client batch, and 0 % of delivered messages."

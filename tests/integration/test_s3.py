@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from expectations.contract import Column, Contract
+from pipelines.commands import maintain
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.settings import ROOT, Settings, load
 from pipelines.settings import Lock as LockSettings
@@ -282,6 +283,21 @@ def test_who_commits_to_a_log_that_changed_unseen_is_told(place: str) -> None:
             warehouse.insert(pa.table({"n": [2]}), NUMBERS)
         assert warehouse.insert(pa.table({"n": [3]}), NUMBERS) == 1
     assert numbers(warehouse.opened_table(NUMBERS.table)) == [1, 3]
+
+
+def test_maintenance_removes_old_objects_under_the_lease(place: str) -> None:
+    settings, hasty = patient(place), load(warehouse=place, lock=LockSettings(wait_seconds=0))
+    summary = replace(NUMBERS, table="gold.dlq_summary")
+    warehouse = Warehouse(settings)
+    warehouse.ensure_all([summary])
+    for number in range(3):
+        write_deltalake(opened(f"{place}/gold/dlq_summary"), pa.table({"n": [number]}), mode="overwrite")
+    with lock.writer(settings, "the test"), pytest.raises(WriterBusy):
+        list(maintain.maintain(hasty, 0, False, print))
+    (gone,) = maintain.maintain(settings, 0, False, print)
+    assert (gone.table, gone.files) == (summary.table, 2)
+    assert len([file for file in warehouse.store.files("gold/dlq_summary") if file.name.endswith(".parquet")]) == 1
+    assert numbers(opened(f"{place}/gold/dlq_summary")) == [2]
 
 
 def test_a_command_sees_files_as_it_first_read_them_but_for_its_own(place: str) -> None:

@@ -74,7 +74,7 @@ def line(
     *,
     topic: str = "dlq.orders",
     partition: int = 0,
-    timestamp: int = AT,
+    timestamp: int | None = AT,
     timestamp_type: int = 0,
     key: bytes | None = b"k",
     value: bytes | None = b"v",

@@ -43,16 +43,16 @@ def google(bucket: str) -> Iterator[dict[str, str]]:
     they ask a server in front of it, which translates puts, and shortens lists that are to begin after a name. Buckets
     are never absent: a put makes them.
     """
-    program = _program("fake-gcs-server", "AFTERLOG_FAKE_GCS", "go install github.com/fsouza/fake-gcs-server@latest")
-    port = _free_port()
+    program = program_of("fake-gcs-server", "AFTERLOG_FAKE_GCS", "go install github.com/fsouza/fake-gcs-server@latest")
+    port = free_port()
     at = ("-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-public-host", f"127.0.0.1:{port}")
-    with _running([program, "-backend", "memory", *at], port), tempfile.TemporaryDirectory() as scratch:
+    with running([program, "-backend", "memory", *at], port), tempfile.TemporaryDirectory() as scratch:
         made = json.dumps({"name": bucket}).encode()
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/storage/v1/b", made, timeout=60):
             pass
         # A process of its own, as deltalake can hold Python's lock while it waits for an answer.
-        front = _free_port()
-        with _running([sys.executable, "-m", __name__, str(front), str(port)], front, ROOT):
+        front = free_port()
+        with running([sys.executable, "-m", __name__, str(front), str(port)], front, ROOT):
             key = Path(scratch) / "key.json"
             facts = {"gcs_base_url": f"http://127.0.0.1:{front}", "disable_oauth": True}
             key.write_text(json.dumps({**facts, "client_email": "", "private_key": "", "private_key_id": ""}))
@@ -66,10 +66,10 @@ def google(bucket: str) -> Iterator[dict[str, str]]:
 @contextlib.contextmanager
 def azure(container: str) -> Iterator[dict[str, str]]:
     """Yield the variables that name a server with an empty container."""
-    program = _program("azurite-blob", "AFTERLOG_AZURITE", "npm install --global azurite")
-    port = _free_port()
+    program = program_of("azurite-blob", "AFTERLOG_AZURITE", "npm install --global azurite")
+    port = free_port()
     quiet = ("--inMemoryPersistence", "--disableTelemetry", "--silent")
-    with _running([program, "--blobPort", str(port), *quiet], port):
+    with running([program, "--blobPort", str(port), *quiet], port):
         endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
         urllib.request.urlopen(_signed(f"{endpoint}/{container}", container), timeout=60).close()
         yield {
@@ -120,7 +120,7 @@ class _Front(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def _program(name: str, variable: str, install: str) -> str:
+def program_of(name: str, variable: str, install: str) -> str:
     """Return a server's program, which a variable names or the PATH has; skip the test if it is absent."""
     program = os.environ.get(variable) or shutil.which(name)
     if program is None:
@@ -129,7 +129,7 @@ def _program(name: str, variable: str, install: str) -> str:
 
 
 @contextlib.contextmanager
-def _running(command: list[str], port: int, directory: Path | None = None) -> Iterator[None]:
+def running(command: list[str], port: int, directory: Path | None = None) -> Iterator[None]:
     """Run a server, in a directory of its own if no other is named, from its first answer on."""
     with (
         tempfile.TemporaryDirectory() as scratch,
@@ -150,7 +150,7 @@ def _running(command: list[str], port: int, directory: Path | None = None) -> It
             process.kill()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]

@@ -1,4 +1,4 @@
-"""A webhook on this machine that answers, refuses, hangs, drips or closes, as a test tells it."""
+"""A server on this machine that takes POSTs and answers, refuses, hangs, drips or closes, as a test tells it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+Read = Callable[[str, bytes], Any]
+"""Path and body of a request -> what a test looks at."""
 
 
 class Receiver(ThreadingHTTPServer):
@@ -17,10 +20,11 @@ class Receiver(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self, read: Read) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
+        self.read = read
         self.behaviours = ["200"]
-        self.got: list[tuple[dict[str, str], dict[str, Any]]] = []
+        self.got: list[tuple[dict[str, str], Any]] = []
         self.victim: subprocess.Popen[str] | None = None
         self.ends = threading.Event()
 
@@ -33,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Receiver
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.server.read(self.path, self.rfile.read(int(self.headers["Content-Length"])))
         self.server.got.append((dict(self.headers), body))
         behaviour = self.server.behaviours.pop(0) if len(self.server.behaviours) > 1 else self.server.behaviours[0]
         if behaviour == "hang":
@@ -63,9 +67,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def receiving() -> Iterator[Receiver]:
+def receiving(read: Read = lambda _, body: json.loads(body)) -> Iterator[Receiver]:
     """Yield a receiver that answers while the context lasts."""
-    server = Receiver()
+    server = Receiver(read)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         yield server

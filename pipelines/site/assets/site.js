@@ -217,7 +217,7 @@ class Finder {
     const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const wanted = this.choices.filter((one) => one.value).map((one) => [Number(one.dataset.column), one.value.split(" ")]);
     this.chosen = this.rows.filter((row) =>
-      words.every((word) => row.text.includes(word)) && wanted.every(([column, values]) => values.includes(row.cells[column])));
+      words.every((word) => row.text.includes(word)) && wanted.every(([column, values]) => row.cells[column].split(" ").some((word) => values.includes(word))));
     this.page = 0;
     this.show();
   }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from airflow.sdk import Context
 from dags.command import Command
 from dags.operators import CannotRun, FillLayer, _where
 from pipelines.errors import UsageError
-from pipelines.settings import tasks_run_elsewhere
+from pipelines.settings import ROOT, tasks_run_elsewhere
 from pipelines.settings.airflow import Pod, Ssh
 
 POD = {"image": "registry.example.com/afterlog:0.1.0", "namespace": "afterlog"}
@@ -75,3 +76,22 @@ def test_a_provider_that_is_missing_is_named(
     monkeypatch.setitem(sys.modules, module, None)  # an import of it fails, as one of the provider would
     with pytest.raises(CannotRun, match=f"Install apache-airflow-providers-{provider} for Airflow's workers"):
         _where(context(), [], None)
+
+
+def test_the_command_continues_the_trace_of_its_task_if_airflow_sends_traces() -> None:
+    code = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from dags.operators import _where
+told = lambda: _where({"params": {"tolerance": 0.5}}, [], None)._variables
+carrier = trace.SpanContext(1, 2, is_remote=True)  # as Airflow hands it to each task, also if it sends nothing
+with trace.use_span(trace.NonRecordingSpan(carrier)):
+    assert told() == {"AFTERLOG_TOLERANCE": "0.5"}
+trace.set_tracer_provider(TracerProvider())
+with trace.get_tracer("airflow").start_as_current_span("task") as span:
+    found = span.get_span_context()
+    parent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}"
+    assert told() == {"AFTERLOG_TOLERANCE": "0.5", "TRACEPARENT": parent}
+"""
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr

@@ -70,7 +70,7 @@ def test_a_question_takes_a_time_relative_to_the_present() -> None:
 
 def test_tomorrow_is_a_time_only_where_times_lie_ahead() -> None:
     assert moment_of("tomorrow", "--mute-until", NOW, ahead=True) > NOW
-    with pytest.raises(UsageError, match="--at tomorrow is no time"):
+    with pytest.raises(UsageError, match="--at tomorrow is in the future"):
         moment_of("tomorrow", "--at", NOW)
 
 

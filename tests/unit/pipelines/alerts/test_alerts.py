@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -348,6 +349,52 @@ def test_routes_choose(world: Callable[..., World], conditions: dict[str, Any], 
 
 
 # --------------------------------------------------------------------------------------------------------------- when
+
+
+def of_teams(found: World, *routes: dict[str, Any]) -> None:
+    """Give a world two teams, and other routes."""
+    teams = [{"name": name, "topics": [f"{name}*"]} for name in ("orders", "payments")]
+    place = {"warehouse": found.settings.warehouse, "landing": found.settings.landing}
+    found.settings = load(**place, alerts={"route": list(routes)}, team=teams)
+
+
+def test_a_route_gets_what_is_of_its_team(world: Callable[..., World]) -> None:
+    found = world()
+    names = {"o": "orders", "p": "payments", "n": "no team", "all": None}
+    of_teams(found, *(route(name, suppress_minutes=0, team=team) for name, team in names.items()))
+    teams = {"A": ("orders",), "B": ("orders", "payments"), "C": ("no team",), "F": ("payments",)}
+    finding = seen("F", verdict=None)
+    finding = replace(finding, news=replace(finding.news, kind="finding"))
+    found.send(seen("A"), seen("B"), seen("C"), findings=(finding,), teams=teams)
+    assert sorted((body["route"], one["key"]) for body in found.got for one in body["alerts"]) == [
+        *(("all", key) for key in "ABCF"),
+        *[("n", "C"), ("o", "A"), ("o", "B"), ("p", "B"), ("p", "F")],
+    ]
+    found.got.clear()
+    found.send(seen("A", is_open=False), seen("B", is_open=False), seen("C"), teams=teams | {"A": ("payments",)})
+    ended = sorted((body["route"], one["key"]) for body in found.got for one in body["alerts"])
+    assert ended == [("all", "A"), ("all", "B"), ("all", "F"), ("o", "A"), ("o", "B"), ("p", "B"), ("p", "F")]
+
+
+def test_a_route_hears_of_an_incident_once_a_dlq_topic_makes_it_its_teams(world: Callable[..., World]) -> None:
+    found = world()
+    of_teams(found, route("p", team="payments"))
+    found.send(seen(about={"dlq_topics": ["dlq.a"]}), teams={"A": ("orders",)})
+    assert found.told == []
+    found.send(seen(about={"dlq_topics": ["dlq.a", "dlq.b"]}), teams={"A": ("orders", "payments")})
+    assert found.told == [("opened", "A")]
+
+
+def test_a_team_gives_its_routes_quiet_hours(world: Callable[..., World]) -> None:
+    found = world()
+    noon = {"begin": "11:00", "end": "13:00"}
+    place = {"warehouse": found.settings.warehouse, "landing": found.settings.landing}
+    teams = [{"name": "orders", "topics": ["o*"], "quiet_hours": noon}]
+    found.settings = load(**place, alerts={"route": [route("o", team="orders"), route("all")]}, team=teams)
+    found.send(seen(), teams={"A": ("orders",)})
+    assert [body["route"] for body in found.got] == ["all"]
+    found.send(seen(), after=timedelta(hours=2), teams={"A": ("orders",)})
+    assert [body["route"] for body in found.got] == ["all", "o"]
 
 
 def test_alerts_about_one_thing_are_apart_unless_it_got_more_severe_or_ended(world: Callable[..., World]) -> None:

@@ -1,0 +1,61 @@
+"""A warehouse -> the same without what nobody reads any more: the Airflow DAG `maintain`, once a day."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Context
+
+from dags.factory import place
+from dags.operators import CommandDied, CommandOperator, tell_failure
+from dags.pool import POOL
+
+_DOC = """\
+Removes files of old versions, leftovers of crashed writes and needless checkpoints, as `afterlog maintain` does. What
+is younger than seven days, and what a stage has still to read, stays. The XCom says how many files and bytes went.
+"""
+
+
+class Maintain(CommandOperator):
+    """Run `afterlog maintain`."""
+
+    def __init__(self, **options: Any) -> None:
+        """Take what every task takes."""
+        super().__init__(arguments=["maintain", "--format", "json"], **options)
+
+    def work(self, context: Context) -> dict[str, int]:
+        """Return how many files, checkpoints and bytes went.
+
+        Raises CannotRun, WriterBusy, CommandDied.
+        """
+        ended = self._run(context)
+        try:
+            told = json.loads(ended.answer)
+            went = {name: int(told[name]) for name in ("files", "checkpoints", "bytes")}
+        except (ValueError, LookupError, TypeError):
+            raise CommandDied(f"The command ended with exit code {ended.code}: {ended.complaint}") from None
+        self.log.info("%s", json.dumps(went))
+        return went
+
+
+with DAG(
+    dag_id="maintain",
+    schedule="@daily",
+    catchup=False,
+    max_active_runs=1,
+    description="removes files that nobody reads any more",
+    doc_md=_DOC,
+    tags=["afterlog", "maintain"],
+    params={"warehouse": place("Warehouse directory or URI; empty: as in the settings.")},
+    default_args={
+        "owner": "afterlog",
+        "pool": POOL,
+        "retries": 2,
+        "retry_delay": timedelta(minutes=1),
+        "execution_timeout": timedelta(hours=6),
+        "on_failure_callback": tell_failure,
+    },
+) as dag:
+    Maintain(task_id="maintain")

@@ -1,0 +1,111 @@
+"""Remove what nobody reads any more from a warehouse; see ``pipelines.warehouse.outdated`` for what that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from expectations.rules import counted
+from pipelines.catalog import CATALOG
+from pipelines.commands import display
+from pipelines.commands.query import STORED as TABLES
+from pipelines.errors import UsageError
+from pipelines.settings import Settings
+from pipelines.stores import lock
+from pipelines.text import first_names, size_of
+from pipelines.warehouse.outdated import LEAST_DAYS, Outdated, outdated
+from pipelines.warehouse.tables import Warehouse
+
+MOST_NAMED = 3
+NAMES = ("table", "files", "their bytes", "checkpoints", "their bytes")
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """What went, or would go, of a table: files of old versions and checkpoints, with their sizes in bytes.
+
+    ``kept_for`` names the stages that have still to read older files.
+    """
+
+    table: str
+    files: int
+    file_bytes: int
+    checkpoints: int
+    checkpoint_bytes: int
+    kept_for: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, found: Outdated) -> Maintained:
+        """Count what can go of a table."""
+        return cls(
+            found.table,
+            len(found.files),
+            sum(found.files.values()),
+            len(found.checkpoints),
+            sum(found.checkpoints.values()),
+            found.readers,
+        )
+
+
+def refuse_younger(days: int) -> None:
+    """Raise UsageError if files could go that a reader is in the middle of."""
+    if days < LEAST_DAYS:
+        raise UsageError(
+            f"--older-than {days} is refused: a reader may be in the middle of a version for {LEAST_DAYS} days, so "
+            f"nothing younger goes; take {LEAST_DAYS} or more."
+        )
+
+
+def maintain(settings: Settings, days: int, is_dry_run: bool, say: Callable[[str], None]) -> Iterator[Maintained]:
+    """Remove from each table what nobody has needed for so many days; yield what went.
+
+    The writer's lock is held for one table at a time, and only where something goes, so that a follower goes on.
+
+    Raises UsageError: no warehouse yet, or only Spark opens it. WriterBusy: another process writes for longer than
+    ``lock.wait_seconds``; what went before stays gone, and a rerun goes on.
+    """
+    warehouse = Warehouse(settings)
+    warehouse.refuse_spark_only("maintain works")
+    tables = [table for table in TABLES if warehouse.exists(table)]
+    if not tables:
+        raise warehouse.absent(TABLES[0])
+    for table in tables:
+        found = outdated(warehouse, table, CATALOG, days)
+        if found.paths and not is_dry_run:
+            with lock.writer(settings, "afterlog maintain"):
+                found = outdated(warehouse, table, CATALOG, days)  # a run may have begun a batch meanwhile
+                for path in found.paths:
+                    warehouse.store.checked()
+                    warehouse.store.remove(f"{warehouse.place(table)}/{path}")
+                warehouse.store.forget(warehouse.log(table))
+        if found.unread is not None:
+            say(
+                f"Nothing of {table} goes: {found.readers[0]} has still to read version {found.unread}, which is no "
+                "longer in its log; `afterlog run` says what to do."
+            )
+        elif found.readers:
+            say(f"{table} keeps files that these have still to read: {first_names(found.readers, MOST_NAMED)}.")
+        yield Maintained.of(found)
+
+
+def totals(done: Sequence[Maintained]) -> dict[str, int]:
+    """Return how many files, checkpoints and bytes went of all tables."""
+    return {
+        "files": sum(one.files for one in done),
+        "checkpoints": sum(one.checkpoints for one in done),
+        "bytes": sum(one.file_bytes + one.checkpoint_bytes for one in done),
+    }
+
+
+def show(done: Sequence[Maintained], is_dry_run: bool) -> None:
+    """Print what went of each table of which something went, and of all tables together."""
+    rows = [
+        [one.table, f"{one.files:,}", size_of(one.file_bytes), f"{one.checkpoints:,}", size_of(one.checkpoint_bytes)]
+        for one in done
+        if one.files or one.checkpoints
+    ]
+    if rows:
+        display.table(NAMES, rows, 1, {}, 0)
+    went, verb = totals(done), "would go" if is_dry_run else "went"
+    files, checkpoints = counted(went["files"], "file"), counted(went["checkpoints"], "checkpoint")
+    print(f"{files} of old versions and {checkpoints} {verb}, {size_of(went['bytes'])} in all.")

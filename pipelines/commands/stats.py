@@ -1,0 +1,110 @@
+"""What the tables of a warehouse cost: rows, files and bytes, how fast they grow, and what `maintain` would free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pipelines.catalog import CATALOG
+from pipelines.commands import display
+from pipelines.commands.query import STORED as TABLES
+from pipelines.text import size_of
+from pipelines.warehouse.outdated import LEAST_DAYS, outdated
+from pipelines.warehouse.tables import Warehouse
+
+GROWTH = timedelta(days=7)  # over which growth is measured, or since the table was created
+LEAST_AGE = timedelta(days=1)  # of a table whose growth a day says something
+NAMES = ("table", "rows", "files", "bytes", "rows a day", "bytes a day", "log", "maintain frees")
+
+
+@dataclass(frozen=True)
+class Stats:
+    """A table's last version in rows, files and bytes; its growth a day; the bytes of its log, and those that can go.
+
+    ``rows`` is null where a file does not tell its rows. The growth is that of the last seven days; it is null for a
+    table that is younger than a day.
+    """
+
+    table: str
+    rows: int | None
+    files: int
+    bytes: int
+    rows_a_day: float | None
+    bytes_a_day: float | None
+    log_bytes: int
+    freed_bytes: int
+
+
+def stats(warehouse: Warehouse) -> Iterator[Stats]:
+    """Yield what each table costs, that of the most bytes first.
+
+    Raises UsageError: there is no table yet, or only Spark opens the warehouse.
+    """
+    warehouse.refuse_spark_only("stats works")
+    tables = [table for table in TABLES if warehouse.exists(table)]
+    if not tables:
+        raise warehouse.absent(TABLES[0])
+    found = [_of(warehouse, table, datetime.now(UTC)) for table in tables]
+    yield from sorted(found, key=lambda one: (-one.bytes - one.log_bytes, one.table))
+
+
+def _of(warehouse: Warehouse, table: str, now: datetime) -> Stats:
+    log = warehouse.store.files(warehouse.log(table))
+    commits = {int(file.name[:20]): file.modified_at for file in log if file.name[20:] == ".json"}
+    files, size, rows = _version(warehouse.opened_table(table))
+    rows_a_day = bytes_a_day = None
+    since = max((at for at in commits.values() if at <= now - GROWTH), default=min(commits.values(), default=now))
+    if now - since >= LEAST_AGE:
+        before = max(version for version, at in commits.items() if at <= since)
+        _, size_before, rows_before = _version(warehouse.opened_table(table, before))
+        days = (now - since) / timedelta(days=1)
+        bytes_a_day = (size - size_before) / days
+        rows_a_day = None if rows is None or rows_before is None else (rows - rows_before) / days
+    can_go = outdated(warehouse, table, CATALOG, LEAST_DAYS)
+    return Stats(
+        table,
+        rows,
+        files,
+        size,
+        rows_a_day,
+        bytes_a_day,
+        sum(file.size for file in log),
+        sum(can_go.paths.values()),
+    )
+
+
+def _version(opened: Any) -> tuple[int, int, int | None]:
+    """Return how many files, bytes and rows a version has."""
+    actions = opened.get_add_actions(flatten=True)
+    sizes, rows = actions["size_bytes"].to_pylist(), actions["num_records"].to_pylist()
+    return len(sizes), sum(sizes), None if None in rows else sum(rows)
+
+
+def show(found: Sequence[Stats]) -> None:
+    """Print what each table costs, and all of them together."""
+
+    def cells(name: str, one: Sequence[Stats]) -> list[str]:
+        return [
+            name,
+            _sum([row.rows for row in one]),
+            f"{sum(row.files for row in one):,}",
+            size_of(sum(row.bytes for row in one)),
+            _sum([row.rows_a_day for row in one]),
+            _sum([row.bytes_a_day for row in one], in_bytes=True),
+            size_of(sum(row.log_bytes for row in one)),
+            size_of(sum(row.freed_bytes for row in one)),
+        ]
+
+    rows = [*(cells(row.table, [row]) for row in found), cells("all", found)]
+    display.table(NAMES, rows, 1, {}, 0)
+
+
+def _sum(values: Sequence[float | None], in_bytes: bool = False) -> str:
+    """Return the sum of values in words; nothing where one is not known."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return ""
+    total = sum(known)
+    return f"{'-' if total < 0 else ''}{size_of(abs(total))}" if in_bytes else f"{total:,.0f}"

@@ -1,0 +1,65 @@
+"""Content -> for each team, and for what is of none, the same of what is its own: what its front tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from pipelines.commands.findings import of_team
+from pipelines.commands.incidents import Incident
+from pipelines.site.content import Application, Case, Content, Light, News, Replayable, Row
+from pipelines.teams import Teams, is_of
+from pipelines.warehouse.tables import Warehouse
+
+
+def of_teams(
+    warehouse: Warehouse,
+    content: Content,
+    known: Sequence[Incident],
+    light: Callable[[Sequence[Incident], Sequence[Case], Sequence[Row]], Light],
+    replayable: Callable[[Sequence[Case]], tuple[Replayable, ...]],
+) -> Mapping[str, Content]:
+    """Return the content of each team's front; none if the settings have no teams.
+
+    ``known`` are the incidents of the content. ``light`` and ``replayable`` make these parts of it of some incidents.
+    """
+    teams = Teams.of_settings(warehouse.settings)
+    return {name: _of_team(warehouse, teams, name, content, known, light, replayable) for name in teams.names}
+
+
+def _of_team(
+    warehouse: Warehouse,
+    teams: Teams,
+    name: str,
+    content: Content,
+    known: Sequence[Incident],
+    light: Callable[[Sequence[Incident], Sequence[Case], Sequence[Row]], Light],
+    replayable: Callable[[Sequence[Case]], tuple[Replayable, ...]],
+) -> Content:
+    own = {one.row["incident_id"] for one in known if is_of(name, one.teams)}
+    opened = [one for one in known if one.state.is_open and one.row["incident_id"] in own]
+    cases = tuple(one for one in content.incidents if one.incident_id in own)
+    findings = of_team(warehouse, name, map(dict, content.findings), content.made_at, opened)
+    return replace(
+        content,
+        light=light(opened, cases, findings),
+        incidents=cases,
+        findings=tuple(findings),
+        applications=tuple(_within(one, own) for one in content.applications if is_of(name, teams.of([], [one.name]))),
+        replay=replayable(cases),
+        groups=tuple(one for one in content.groups if is_of(name, teams.of([], [one.name]))),
+        topics=tuple(one for one in content.topics if is_of(name, teams.of([one.name]))),
+        news=_news(content.news, own),
+        replays=(),
+    )
+
+
+def _within(application: Application, own: set[str]) -> Application:
+    """Return an application that changed before a team's own incidents only."""
+    return replace(application, before_incidents=tuple(one for one in application.before_incidents if one[0] in own))
+
+
+def _news(news: News | None, own: set[str]) -> News | None:
+    """Return what changed of a team's incidents; what changed of findings names no team any more."""
+    changes = tuple(one for one in news.changes if one.incident_id in own) if news else ()
+    return News(news.since, changes) if news and changes else None

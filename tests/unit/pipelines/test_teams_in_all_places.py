@@ -1,0 +1,172 @@
+"""The teams' answers are together the whole answer, and all places count the same for each team, over random tables."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.alerts import news
+from pipelines.alerts.outbox import wants
+from pipelines.commands import ask, incidents
+from pipelines.commands import rows as printed
+from pipelines.commands.findings import NOT_READ_ON, key_of
+from pipelines.commands.of_team import narrowed
+from pipelines.errors import UsageError
+from pipelines.metrics.families import families
+from pipelines.settings import Settings, load
+from pipelines.settings.alerts import Route
+from pipelines.settings.teams import NO_TEAM
+from pipelines.site import addresses, pages, reading
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
+from tests.testing.examples import at_most
+from tests.testing.sites import NOW
+from tests.unit.pipelines.test_one_voice import GROUPS, Drawn, drawn, fill
+
+NARROWED = (
+    *("dispositions_by_hour", "incidents_of_the_day", "lost_messages", "messages_by_outcome", "misconfigured_dlqs"),
+    *("top_groups", "topology_health"),
+)
+REFUSED = ("volume_by_hour", "gate_history")
+LETTERS = "consumer_group, owner, original_topic, dlq_topic"
+
+PATTERNS = {
+    "topics": ["orders", "pay*", "*ments", "dlq.*", "dlq.orders", "?rders", "nothing"],
+    "groups": [*GROUPS, "orders-*", "*sink*", "billing*", "application-?"],
+    "applications": ["application-0", "application-*", "*workers"],
+}
+NAMES = ("payments", "<b>bold</b>", "../up", "a b")
+
+
+@st.composite
+def teams(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Some teams, whose patterns match some, all or none of what is drawn, and overlap."""
+    found = []
+    for name in draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True)):
+        kinds = draw(st.lists(st.sampled_from(sorted(PATTERNS)), min_size=1, unique=True))
+        patterns = {
+            kind: draw(st.lists(st.sampled_from(PATTERNS[kind]), min_size=1, max_size=2, unique=True)) for kind in kinds
+        }
+        found.append({"name": name, **patterns})
+    return found
+
+
+def owners(teams: list[dict[str, Any]], topics: Iterable[Any], names: Iterable[Any] = ()) -> list[str]:
+    """Return the teams of what has some topics, and groups or applications: told in another way than Afterlog does."""
+    found = []
+    for team in teams:
+        pairs = [(pattern, name) for pattern in team.get("topics", ()) for name in topics]
+        both = (*team.get("groups", ()), *team.get("applications", ()))
+        pairs += [(pattern, name) for pattern in both for name in names]
+        if any(name is not None and fnmatchcase(name, pattern) for pattern, name in pairs):
+            found.append(team["name"])
+    return found or [NO_TEAM]
+
+
+def asked(settings: Settings, question: str, team: str | None = None) -> list[str]:
+    tables = Warehouse(settings)
+    rows = ask.rows_without_jvm(tables, ask.find(question).text, {"now": NOW})
+    out = io.StringIO()
+    printed.write(rows if team is None else narrowed(rows, settings, team, question, None), "json", out)
+    return out.getvalue().splitlines()
+
+
+def named(findings: Iterable[Any]) -> dict[str, tuple[str, int]]:
+    return {key_of(one): (one["severity"], one["amount"]) for one in findings}
+
+
+@at_most(12)
+@given(given=drawn(), of=teams())
+def test_the_answers_of_teams_are_together_the_whole_answer(
+    given: Drawn, of: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = tmp_path_factory.mktemp("teams")
+    (place / "landing").mkdir()
+    settings = load(warehouse=str(place / "warehouse"), landing=str(place / "landing"), team=of)
+    fill(settings, given)
+    tables, at = Warehouse(settings), NOW.isoformat()
+    names = [*(one["name"] for one in of), NO_TEAM]
+
+    whole = [json.loads(line) for line in incidents.listed(tables, "json", at=at).result.splitlines()]
+    listed = {
+        name: [json.loads(line) for line in incidents.listed(tables, "json", team=name, at=at).result.splitlines()]
+        for name in names
+    }
+    for one in whole:
+        its = owners(of, [one["original_topic"], *one["dlq_topics"]], [one["owner"]])
+        assert one["teams"] == its
+        for name in names:
+            assert (one in listed[name]) is (name in its)
+    assert [one for one in whole if any(one in its for its in listed.values())] == whole
+
+    top = json.loads(incidents.top(tables, "json", at).result)
+    tops = {name: json.loads(incidents.top(tables, "json", at, name).result) for name in names}
+    for one in top["findings"]:
+        if one["kind"] == NOT_READ_ON:
+            continue
+        its = owners(of, [one["topic"]], [one["name"]] if one["kind"] != "WOULD_FAIL" else [])
+        assert one["teams"] == its
+        for name in names:
+            assert (one in tops[name]["findings"]) is (name in its)
+    for one in top["misconfigurations"]:
+        its = owners(of, [one["dlq_topic"]], [one["group_id"]])
+        assert [name for name in names if one in tops[name]["misconfigurations"]] == its
+
+    page = reading.gather(tables, now=NOW)
+    told = news.snapshot(tables, NOW)
+    gauges = {one.name: one.samples for one in families(tables, NOW)}
+    texts = {one.path: one.text() for one in pages.pages(page) if one.path.startswith(addresses.TEAM)}
+    for name in names:
+        own, front = tops[name], page.fronts[name]
+        opened = [one["incident_id"] for one in listed[name] if one["state"] != "RESOLVED"]
+        assert [one["incident_id"] for one in own["incidents"]] == opened == [one.incident_id for one in front.open]
+        assert [one.incident_id for one in front.incidents] == [one["incident_id"] for one in listed[name]]
+        assert own["sentence"] == front.light.sentence
+        assert named(own["findings"]) == named(front.findings)
+        shown = {one["incident_id"] for one in whole if one["incident_id"] in texts[addresses.team(name)]}
+        assert shown == {*opened}
+
+        route = Route(name="r", url="http://127.0.0.1:9/", team=name)
+        heard = {one.news.key for one in told.incidents or () if wants(route, one.news, told.teams[one.news.key])}
+        assert heard == {one["incident_id"] for one in listed[name]}
+        heard = {one.news.key for one in told.findings if wants(route, one.news, told.teams[one.news.key])}
+        assert heard == {key_of(one) for one in own["findings"] if one["kind"] != NOT_READ_ON}
+
+        loud = Counter(one["severity"] for one in own["incidents"] if one["muted_until"] is None)
+        assert measured(gauges, "team_open_incidents", name) == loud
+        assert measured(gauges, "team_findings", name) == Counter(one["severity"] for one in own["findings"])
+        rows = jvmless.query(
+            tables, "gold.dlq_summary", f"SELECT {LETTERS}, record_count FROM rows", {"cluster": "default"}
+        )
+        letters = sum(
+            row["record_count"]
+            for row in rows
+            if name in owners(of, [row["original_topic"], row["dlq_topic"]], [row["consumer_group"] or row["owner"]])
+        )
+        assert sum(one.value for one in gauges["afterlog_team_dead_letters"] if one.labels["team"] == name) == letters
+
+    for question in NARROWED:
+        lines = asked(settings, question)
+        own_lines = {name: asked(settings, question, name) for name in names}
+        assert [one for one in lines if any(one in its for its in own_lines.values())] == lines
+        for line in lines:
+            row = json.loads(line)
+            topics = [row.get("original_topic"), row.get("topic"), row.get("dlq_topic")]
+            its = owners(of, topics, [row.get("consumer_group"), row.get("owner"), row.get("group_id")])
+            assert [name for name in names if line in own_lines[name]] == its, question
+    for question in REFUSED:
+        with pytest.raises(UsageError, match="ask it without --team"):
+            asked(settings, question, names[0])
+
+
+def measured(gauges: dict[str, Any], gauge: str, team: str) -> Counter[str]:
+    samples = [one for one in gauges[f"afterlog_{gauge}"] if one.labels["team"] == team]
+    return Counter({one.labels["severity"]: int(one.value) for one in samples if one.value})
