@@ -709,12 +709,11 @@ def report(
                 if is_first:
                     for feed in feeds:
                         _says_of(settings, own.settings)(feed.in_words)
-                fronts.append((page, told))
+                fronts.append((page if team is None else page.with_name(addresses.team(team)), told))
         if (sent := publish(settings)) and is_first:
             _say(f"{counted(sent, 'file')} published to {settings.report.publish}.")
         if is_first and not serve and format != "json":
-            front = fronts[0][0]  # it leads to the others
-            print(front if team is None else front.with_name(addresses.team(team)))
+            print(fronts[0][0])  # it leads to the others
         for page, told in fronts if format == "json" else ():
             print(json.dumps({"page": str(page), **told.as_json(team)} if told else {"page": str(page)}))
 

@@ -271,7 +271,12 @@ class Outbox:
             self.note(alert, "suppressed", "it came back before its end was sent", now)
         if waits := [alert for alert in untried if not alert.news[0].is_over]:
             first = waits[0].news[0].kind  # what the route was not told yet does not get worse
-            waits[0].news, waits[0].not_before = [replace(one, kind=first)], min(waits[0].not_before, at)
+            # The worst counts, as what was as severe before is not told again.
+            worst = LEVELS[min(one.rank, waits[0].news[0].rank)]
+            waits[0].news, waits[0].not_before = (
+                [replace(one, kind=first, severity=worst)],
+                min(waits[0].not_before, at),
+            )
             return
         self.pending.append(Alert(_new_id(), route.name, [one], now, at))
 

@@ -993,6 +993,18 @@ STEPS = st.lists(
 )
 
 
+def test_what_waits_is_told_with_the_worst_that_it_was(world: Callable[..., World]) -> None:
+    found = world()
+    found.answers = [KeyboardInterrupt("before"), AWAY]
+    with pytest.raises(KeyboardInterrupt):
+        found.send(seen("A", "critical"), after=timedelta())
+    found.send(seen("A", "critical", is_open=False), seen("B", "critical"), after=timedelta())
+    found.send(seen("B", "high", magnitude=4), after=timedelta())
+    for _ in range(3):
+        found.send(seen("B", "critical", magnitude=4), after=61 * MINUTE)
+    assert "critical" in [one["severity"] for body in found.got for one in body["alerts"] if one["key"] == "B"]
+
+
 @given(STEPS, st.sampled_from([0, 60]), st.sampled_from([2, 100]))
 @at_most(150)
 def test_nothing_is_lost_and_only_a_crash_repeats(steps: Any, suppress: float, storm_from: int) -> None:
