@@ -27,7 +27,7 @@ from tests.testing.receiver import Receiver
 SECRET = "canary-9f86d081884c"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 MAIN = "from pipelines.cli import main; main()"
-SILENT = "it cannot be reached, or does not answer within 5 seconds"
+SILENT = "it cannot be reached, or does not answer within 3 seconds"
 LOOK = "import atexit, sys; atexit.register(lambda: print([m for m in sys.modules if 'opentelemetry' in m]))"
 
 
