@@ -129,17 +129,17 @@ def is_(verdict: str, truth: Truth, row: Mapping[str, Any]) -> None:
     assert row["verdict"] == verdict
 
 
-@sentence(rf"one source record, (?P<place>\S+), was dead-lettered (?P<times>{N}) times?\.")
+@sentence(rf"one source record, (?P<place>\S+), was dead-lettered (?:once|(?P<times>{N}) times)\.")
 def one_pill(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     is_("POISON_PILL", truth, row)
     ((partition, offset),) = truth.placed
     assert truth.unknown == 0
     assert found["place"] == f"{truth.topic}:{partition}:{offset}"
-    assert number(found["times"]) == len(truth.letters)
+    assert number(found["times"] or "1") == len(truth.letters)
     assert ("died" in found) or truth.around[0] is None
 
 
-@sentence(rf"one source record, (?P<place>\S+), was dead-lettered (?P<times>{N}) times?; {AMONG}\.")
+@sentence(rf"one source record, (?P<place>\S+), was dead-lettered (?:once|(?P<times>{N}) times); {AMONG}\.")
 def one_pill_among_others(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     one_pill(truth, row, found)
     says_among(found, truth)
@@ -331,7 +331,7 @@ def verdicts(truth: Truth, row: Mapping[str, Any], **changed: Any) -> set[str]:
 
 @sentence(
     rf"(?P<records>{N}) records? of (?P<sources>{SOURCES})(?:, (?P<partitions>{N}) partitions?)?(?:, (?P<keys>{KEYS}))?"
-    rf"; (?P<rate>{RATE}) an hour(?:; usually (?P<usual>{RATE}) at this hour of the week)?\."
+    rf"(?:; (?P<rate>{RATE}) an hour(?:; usually (?P<usual>{RATE}) at this hour of the week)?)?\."
 )
 def counts(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     assert number(found["records"]) == len(truth.letters)
@@ -340,6 +340,9 @@ def counts(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> No
     assert bool(found["keys"]) is bool(truth.keys)
     if found["keys"]:
         says_keys(found["keys"], truth)
+    if not (truth.letters[0].has_time and truth.letters[-1].has_time):
+        assert found["rate"] is None
+        return
     span = max(truth.letters[-1].at - truth.letters[0].at, 3600 * SECOND)
     says_rate(found["rate"], Fraction(len(truth.letters) * 3600 * SECOND, span))
     usual = usual_rate(truth)
@@ -351,9 +354,12 @@ def counts(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> No
 def usual_rate(truth: Truth) -> Fraction | None:
     """Return how many records an hour the owner dead-letters at the hour of the week, by up to 8 weeks before."""
     hour, week = 3600 * SECOND, 7 * 24 * 3600 * SECOND
-    times = [(key[:2], one.at - one.at % hour) for key, of in truth.silver.letters.items() for one in of]
+    timed = [(key[:2], one) for key, of in truth.silver.letters.items() for one in of if one.has_time]
+    times = [(owner, one.at - one.at % hour) for owner, one in timed]
     begin = truth.letters[0].at - truth.letters[0].at % hour
-    weeks = min((begin - min(at for _, at in times)) // week, 8)
+    hours = sorted({at for _, at in times})
+    first = max(at for place, at in enumerate(hours) if not place or hours[place - 1] < at - 8 * week)
+    weeks = min((begin - first) // week, 8)
     if weeks < 1:
         return None
     wanted = {begin - count * week for count in range(1, weeks + 1)}
@@ -476,11 +482,16 @@ def escalated(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) ->
 
 
 @sentence(
-    rf"Since (?P<first>{TIME}) \((?P<ago>.+?)\), last (?P<last>{TIME}) \((?P<last_ago>.+?)\), for (?P<lasting>.+)\."
+    rf"Since (?P<first_read>an unknown time, read since )?(?P<first>{TIME}) \((?P<ago>.+?)\), "
+    rf"last (?P<last_read>read )?(?P<last>{TIME}) \((?P<last_ago>.+?)\)(?:, for (?P<lasting>.+))?\."
 )
 def since(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     for name, letter in (("first", truth.letters[0]), ("last", truth.letters[-1])):
         assert micros(datetime.fromisoformat(found[name].replace(" UTC", "+00:00"))) == letter.at // SECOND * SECOND
+        assert bool(found[f"{name}_read"]) == (not letter.has_time)
+    if not (truth.letters[0].has_time and truth.letters[-1].has_time):
+        assert found["lasting"] is None
+        return
     lasted = (truth.letters[-1].at - truth.letters[0].at) // SECOND
     count, unit = found["lasting"].split()
     length = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}[unit.removesuffix("s")]

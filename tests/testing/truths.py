@@ -31,6 +31,7 @@ class Letter:
     key: bytes | None
     attributes: frozenset[tuple[str, str, Any]]
     has_payload: bool
+    has_time: bool
 
 
 class Silver:
@@ -110,6 +111,7 @@ def _letter(row: Mapping[str, Any]) -> Letter:
         row["key"],
         frozenset(attributes),
         row["payload_copied"] is not False,
+        (row["routed_at"] or row["dlq_timestamp"]) is not None,
     )
 
 
