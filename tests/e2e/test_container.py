@@ -36,7 +36,6 @@ exec chroot --userspec=$USER:$USER $root /usr/bin/env -i $VARIABLES \
 
 pytestmark = [
     pytest.mark.thorough,
-    pytest.mark.timeout(2400),
     pytest.mark.skipif(
         os.geteuid() != 0 or any(shutil.which(name) is None for name in NEEDED),
         reason=f"needs root and {', '.join(NEEDED)}",

@@ -194,8 +194,9 @@ def afterlog(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest
         monkeypatch.setattr(sys, "argv", ["afterlog", "describe", *given, *places])
         with pytest.raises(SystemExit) as end:
             cli.main()
-        assert isinstance(end.value.code, int)
-        return Said(end.value.code, *capsys.readouterr())
+        code = end.value.code or 0
+        assert isinstance(code, int)
+        return Said(code, *capsys.readouterr())
 
     return run
 

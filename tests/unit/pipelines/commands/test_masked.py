@@ -43,6 +43,7 @@ def with_errors(settings: Settings) -> Settings:
         "record_count": 1,
     }
     store(settings, "gold.dlq_incidents", incident | {"first_at": at(9), "last_at": at(9), "original_topic": "orders"})
+    store(settings, "gold.dlq_summary", {"cluster": "second", "record_count": 0})
     store(settings, "silver.dlq_control_markers", {"cluster": "second", "_bronze_id": "b" * 64})
     return settings
 
