@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from airflow.sdk import DAG, Asset, Param, TriggerRule
 
@@ -80,14 +81,7 @@ def feed_dag(feed: str, schedule: str | None, *, asks: bool = False) -> DAG:
             ),
             "accept": _accepted(filled),
         },
-        default_args={
-            "owner": "afterlog",
-            "pool": POOL,
-            "retries": 2,
-            "retry_delay": timedelta(minutes=1),
-            "execution_timeout": timedelta(hours=1),
-            "on_failure_callback": tell_failure,
-        },
+        default_args=defaults(pool=POOL, execution_timeout=timedelta(hours=1)),
     ) as dag:
         tasks = {
             layer: FillLayer(
@@ -129,28 +123,29 @@ def feed_dag(feed: str, schedule: str | None, *, asks: bool = False) -> DAG:
     return dag
 
 
+def defaults(**more: Any) -> dict[str, Any]:
+    """Return what the tasks of every DAG have, and ``more``."""
+    return {
+        "owner": "afterlog",
+        "retries": 2,
+        "retry_delay": timedelta(minutes=1),
+        "on_failure_callback": tell_failure,
+        **more,
+    }
+
+
 def kafka_connection() -> Param:
     """Return the DAG parameter that names the cluster's Airflow connection."""
-    return Param(
-        None,
-        "Airflow connection of the Kafka cluster; empty: as in the settings.",
-        type=["null", "string"],
-        minLength=1,
-        maxLength=200,
-        pattern=_NAME,
-    )
+    return _name("Airflow connection of the Kafka cluster; empty: as in the settings.")
 
 
 def cluster() -> Param:
     """Return the DAG parameter that narrows a run to one of several clusters."""
-    return Param(
-        None,
-        "Only that one of several [[cluster]]; empty: all.",
-        type=["null", "string"],
-        minLength=1,
-        maxLength=200,
-        pattern=_NAME,
-    )
+    return _name("Only that one of several [[cluster]]; empty: all.")
+
+
+def _name(description: str) -> Param:
+    return Param(None, description, type=["null", "string"], minLength=1, maxLength=200, pattern=_NAME)
 
 
 def place(description: str) -> Param:

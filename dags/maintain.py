@@ -8,8 +8,8 @@ from typing import Any
 
 from airflow.sdk import DAG, Context
 
-from dags.factory import place
-from dags.operators import CommandDied, CommandOperator, tell_failure
+from dags.factory import defaults, place
+from dags.operators import CommandDied, CommandOperator
 from dags.pool import POOL
 
 _DOC = """\
@@ -49,13 +49,6 @@ with DAG(
     doc_md=_DOC,
     tags=["afterlog", "maintain"],
     params={"warehouse": place("Warehouse directory or URI; empty: as in the settings.")},
-    default_args={
-        "owner": "afterlog",
-        "pool": POOL,
-        "retries": 2,
-        "retry_delay": timedelta(minutes=1),
-        "execution_timeout": timedelta(hours=6),
-        "on_failure_callback": tell_failure,
-    },
+    default_args=defaults(pool=POOL, execution_timeout=timedelta(hours=6)),
 ) as dag:
     Maintain(task_id="maintain")

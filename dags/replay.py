@@ -11,8 +11,8 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Context, Param
 from airflow.sdk.exceptions import AirflowSkipException
 
-from dags.factory import cluster, kafka_connection, place
-from dags.operators import CannotRun, CommandDied, CommandOperator, tell_failure
+from dags.factory import cluster, defaults, kafka_connection, place
+from dags.operators import CannotRun, CommandDied, CommandOperator
 from pipelines import settings
 from pipelines.errors import UsageError
 
@@ -119,12 +119,7 @@ with DAG(
         "cluster": cluster(),
         "kafka_connection": kafka_connection(),
     },
-    default_args={
-        "owner": "afterlog",
-        "retries": 2,
-        "retry_delay": timedelta(minutes=1),
-        "on_failure_callback": tell_failure,
-    },
+    default_args=defaults(),
 ) as dag:
     choose = ChoosePlan(task_id="choose", retries=0)
     approve = ApprovalOperator(
