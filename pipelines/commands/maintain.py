@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from expectations.rules import counted
 from pipelines.catalog import CATALOG
 from pipelines.commands import display
-from pipelines.commands.query import STORED as TABLES
+from pipelines.commands.query import stored
 from pipelines.errors import UsageError
 from pipelines.settings import Settings
 from pipelines.stores import lock
@@ -65,11 +65,7 @@ def maintain(settings: Settings, days: int, is_dry_run: bool, say: Callable[[str
     ``lock.wait_seconds``; what went before stays gone, and a rerun goes on.
     """
     warehouse = Warehouse(settings)
-    warehouse.refuse_spark_only("maintain works")
-    tables = [table for table in TABLES if warehouse.exists(table)]
-    if not tables:
-        raise warehouse.absent(TABLES[0])
-    for table in tables:
+    for table in stored(warehouse, "maintain works"):
         found = outdated(warehouse, table, CATALOG, days)
         if found.paths and not is_dry_run:
             with lock.writer(settings, "afterlog maintain"):

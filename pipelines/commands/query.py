@@ -54,6 +54,7 @@ TABLES = (
     *PRESENT,
 )
 STORED = tuple(dict.fromkeys(table for table in (*TABLES, *REPLAYS) if table not in PRESENT))
+"""Tables that have files."""
 SHOWN_FIELDS, FIELDS = "spark.sql.debug.maxToStringFields", "25"  # in plans of EXPLAIN; conf/ sets none
 READING_COMMANDS = ("Show", "Describe", "Explain")
 TIME_FORMATS = {"timestamp": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestamp_ntz": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
@@ -459,6 +460,18 @@ def _register(warehouse: Warehouse, named: set[str]) -> None:
         _register_present(warehouse, contract, entries)
     there = {table for table in tables.difference(PRESENT) if table in TABLES or warehouse.exists(table)}
     warehouse.register(there)
+
+
+def stored(warehouse: Warehouse, what: str) -> list[str]:
+    """Return the tables with files that a warehouse has, for ``what`` a command does without a session.
+
+    Raises UsageError: there is none yet, or only Spark opens the warehouse.
+    """
+    warehouse.refuse_spark_only(what)
+    tables = [table for table in STORED if warehouse.exists(table)]
+    if not tables:
+        raise warehouse.absent(STORED[0])
+    return tables
 
 
 def present(warehouse: Warehouse, tables: Collection[str]) -> dict[str, tuple[Contract, list[list[Any]]]]:

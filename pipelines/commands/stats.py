@@ -9,7 +9,7 @@ from typing import Any
 
 from pipelines.catalog import CATALOG
 from pipelines.commands import display
-from pipelines.commands.query import STORED as TABLES
+from pipelines.commands.query import stored
 from pipelines.text import size_of
 from pipelines.warehouse.outdated import LEAST_DAYS, outdated
 from pipelines.warehouse.tables import Warehouse
@@ -42,11 +42,7 @@ def stats(warehouse: Warehouse) -> Iterator[Stats]:
 
     Raises UsageError: there is no table yet, or only Spark opens the warehouse.
     """
-    warehouse.refuse_spark_only("stats works")
-    tables = [table for table in TABLES if warehouse.exists(table)]
-    if not tables:
-        raise warehouse.absent(TABLES[0])
-    found = [_of(warehouse, table, datetime.now(UTC)) for table in tables]
+    found = [_of(warehouse, table, datetime.now(UTC)) for table in stored(warehouse, "stats works")]
     yield from sorted(found, key=lambda one: (-one.bytes - one.log_bytes, one.table))
 
 
