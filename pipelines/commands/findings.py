@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Protocol
@@ -269,17 +269,20 @@ def _stored(warehouse: Warehouse) -> list[dict[str, Any]]:
     for one in found:
         if one["kind"] in OF_COUNTS:
             one["evidence"] = _LARGE.sub(lambda number: f"{int(number[0]):,}", one["evidence"])
-        if one["kind"] == "MISSING_DLQ_OFFSETS" and one["topic"] and (unread := _unread(warehouse, one["topic"])):
-            one["evidence"] += f"; {unread}, and these offsets may be theirs, as they cannot be read"
+    missing = [one for one in found if one["kind"] == "MISSING_DLQ_OFFSETS" and one["topic"]]
+    unread = _unread(warehouse, {one["topic"] for one in missing})
+    for one in missing:
+        if said := unread.get(one["topic"]):
+            one["evidence"] += f"; {said}, and these offsets may be theirs, as they cannot be read"
     return found
 
 
-def _unread(warehouse: Warehouse, topic: str) -> str:
+def _unread(warehouse: Warehouse, topics: Collection[str]) -> dict[str, str]:
     """Return what is told of lines in quarantine; nothing of a damaged table, which `afterlog doctor` names."""
     try:
-        return unread_lines.told(warehouse, topic)
+        return unread_lines.told(warehouse, topics)
     except Exception:
-        return ""
+        return {}
 
 
 def _to_the_second(warehouse: Warehouse, stored: Iterable[Finding]) -> list[dict[str, Any]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 from expectations.rules import counted
@@ -19,32 +21,37 @@ _LINES = f"SELECT raw FROM rows WHERE dlq_topic IS NULL AND raw IS NOT NULL LIMI
 
 def hint(warehouse: Warehouse, topic: str) -> str:
     """Return a sentence that lines name a topic, as their own or in a header; empty if there are none."""
-    if not (said := told(warehouse, topic)):
+    if not (said := told(warehouse, [topic]).get(topic)):
         return ""
     return f" {said[0].upper()}{said[1:]} and cannot be read: `afterlog ask quarantine_reasons` tells why."
 
 
-def told(warehouse: Warehouse, topic: str) -> str:
-    """Return the same as a clause."""
-    if not warehouse.exists(QUARANTINE):
-        return ""
+def told(warehouse: Warehouse, topics: Collection[str]) -> dict[str, str]:
+    """Return the same as clauses, by topic; none for topics that no line names."""
+    if not topics or not warehouse.exists(QUARANTINE):
+        return {}
     rows = jvmless.query(warehouse, QUARANTINE, _LINES, {"cluster": warehouse.cluster})
-    found = sum(_names(row["raw"], topic) for row in rows)
-    many = f"{'at least ' if len(rows) == MOST_LINES else ''}{counted(found, 'line')}"
-    return f"{many} in quarantine {'names' if found == 1 else 'name'} topic '{visible(topic)}'" if found else ""
+    least = "at least " if len(rows) == MOST_LINES else ""
+    counts = Counter(topic for row in rows for topic in _names(row["raw"]).intersection(topics))
+    return {
+        topic: f"{least}{counted(count, 'line')} in quarantine {'names' if count == 1 else 'name'} topic "
+        f"'{visible(topic)}'"
+        for topic, count in counts.items()
+    }
 
 
-def _names(raw: bytes, topic: str) -> bool:
-    """Tell whether a line is a JSON object that names a topic."""
+def _names(raw: bytes) -> set[str]:
+    """Return what a line names, if it is a JSON object: its topic, and the values of its headers."""
     try:
         line = json.loads(raw)
     except (ValueError, RecursionError):
-        return False
+        return set()
     if not isinstance(line, dict):
-        return False
+        return set()
     headers = line.get("headers")
     values = [one.get("value") for one in headers if isinstance(one, dict)] if isinstance(headers, list) else []
-    return line.get("topic") == topic or any(topic in (one, _text(one)) for one in values)
+    named = (line.get("topic"), *values, *map(_text, values))
+    return {name for name in named if isinstance(name, str)}
 
 
 def _text(value: Any) -> str | None:
