@@ -32,10 +32,10 @@ def listed(settings: Settings, form: str, team: str | None = None) -> str:
     now = datetime.now(UTC)
     box = Outbox.read(place(Warehouse(settings)))
     routes = {route.name: route for route in settings.alerts.route}
-    teams = {route.name: route.team for route in settings.alerts.route}
 
-    def is_asked(route: str) -> bool:
-        return is_of(team, [teams.get(route) or NO_TEAM])
+    def is_asked(name: str) -> bool:
+        route = routes.get(name)
+        return is_of(team, [(route and route.team) or NO_TEAM])
 
     waiting = []
     for alert in (one for one in box.pending if is_asked(one.route)):

@@ -273,10 +273,8 @@ class Outbox:
             first = waits[0].news[0].kind  # what the route was not told yet does not get worse
             # The worst counts, as what was as severe before is not told again.
             worst = LEVELS[min(one.rank, waits[0].news[0].rank)]
-            waits[0].news, waits[0].not_before = (
-                [replace(one, kind=first, severity=worst)],
-                min(waits[0].not_before, at),
-            )
+            waits[0].news = [replace(one, kind=first, severity=worst)]
+            waits[0].not_before = min(waits[0].not_before, at)
             return
         self.pending.append(Alert(_new_id(), route.name, [one], now, at))
 

@@ -150,11 +150,10 @@ def _incidents(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
         for one in open_ones:
             opened[one.row["severity"]] += one.state.is_loud
             muted += not one.state.is_loud
-        for _, row in odd_times.letters(warehouse, "consumer_group, owner, disposition", now):
+        places = ", original_topic, dlq_topic" if teams.known else ""
+        for _, row in odd_times.letters(warehouse, f"consumer_group, owner, disposition{places}", now):
             names = (row["consumer_group"], owner_of(row), row["disposition"])
             letters[tuple(name or "" for name in names)] += row["record_count"]
-        owned = "consumer_group, owner, original_topic, dlq_topic"
-        for _, row in odd_times.letters(warehouse, owned, now) if teams.known else ():
             of_teams.update(dict.fromkeys(((name,) for name in teams.of_row(row)), row["record_count"]))
     severities = [((level,), float(opened[level])) for level in LEVELS]
     yield _gauge("open_incidents", "Open incidents that nobody muted.", ("severity",), severities)
