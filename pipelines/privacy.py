@@ -29,10 +29,12 @@ from pipelines.settings.profiles import shipped_profiles
 DROPPED = Masked("<dropped>")
 HEX_DIGITS = 12  # of a hash that are shown
 LEAST_KEY_BYTES = 16
+MOST_NAMES = 10_000  # of headers whose meaning is kept
 
 ERROR_TEXTS = ("error_message", "exception_stacktrace")
 CLASSES = ("exception_class", "exception_cause_class")
 NAMES = ("consumer_group", "connector_name", "task_id", "stage", "stage_class")
+PARTS: tuple[Part, ...] = ("key", "value")
 HEADERS = ("user_headers", "headers")
 COPIES = ("raw", "input")  # columns of quarantine and of held rows that hold the record a second time
 # Spring's serialized exceptions contain the payload that could not be deserialized.
@@ -116,7 +118,8 @@ class Masks:
 
         Raises UsageError: a schema file cannot be used.
         """
-        payload = self.reader.read(record.get(part), _topics(record), part)
+        reader = Reader() if _is_masked(record, part) else self.reader  # what is masked is text or JSON
+        payload = reader.read(record.get(part), _topics(record), part)
         if payload.content is None:
             return payload
         rules = self._rules(record)
@@ -153,6 +156,18 @@ class Masks:
                 found += _texts(header["value"])
         return found
 
+    def parts(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return key, value and headers of a record, as far as it has them, masked as ``record`` does it."""
+        rules = self._rules(record)
+        seen: dict[str, Any] = {}
+        for part in PARTS:
+            if record.get(part) is not None:
+                seen[part] = self.payload(record, part).masked or record[part]
+        for name in HEADERS:
+            if record.get(name) is not None:
+                seen[name] = [self._header(header, rules) for header in record[name]]
+        return seen
+
     def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a record, a row of ``silver.dlq_records``, its quarantine or its held rows, with its secrets masked.
 
@@ -164,13 +179,7 @@ class Masks:
         rules = self._rules(record)
         if not rules:
             return dict(record)
-        seen = dict(record)
-        for part in ("key", "value"):
-            if seen.get(part) is not None:
-                seen[part] = self.payload(record, part).masked or seen[part]
-        for name in HEADERS:
-            if seen.get(name) is not None:
-                seen[name] = [self._header(header, rules) for header in seen[name]]
+        seen = {**record, **self.parts(record)}
         seen |= {name: None for name in COPIES if name in seen}
         for rule in rules:
             if rule.error:
@@ -179,11 +188,13 @@ class Masks:
         return self._with_masked_sources(seen, record, rules)
 
     def _rules(self, record: Mapping[str, Any]) -> list[Mask]:
-        """Return the masks for a record, in the order of the settings."""
+        """Return the masks for a record, in the order of the settings, without those that hid it as it landed."""
+        done = record.get("masked") or ()
+        rules = [rule for rule in self.rules if rule.at != "landing" or rule.target not in done]
         if not _is_certain(record):
-            return list(self.rules)
+            return rules
         topics = _topics(record)
-        return [rule for rule in self.rules if any(globs.matches(rule.topic, topic) for topic in topics)]
+        return [rule for rule in rules if any(globs.matches(rule.topic, topic) for topic in topics)]
 
     def _masked(self, value: Any, rule: Mask) -> Masked:
         """Return the text in place of a key, a value, a header's value, a text or a part of data."""
@@ -268,6 +279,35 @@ class Masks:
                                 seen[name] = DROPPED
         return seen
 
+    def tells_place(self, name: str) -> bool:
+        """Tell whether a profile reads something else than an error's text from a header of this name."""
+        return any(header.field not in ("", *ERROR_TEXTS, *CLASSES) for header in self._headers_named(name))
+
+    def sources(self, headers: Sequence[Mapping[str, Any] | None]) -> list[str | None]:
+        """Return the source topics that headers of profiles name; None for one that is not told by its name."""
+        found: list[str | None] = []
+        for one in headers:
+            fields = {(header.field, header.encoding) for header in self._headers_named((one or {}).get("key") or "")}
+            if ("original_topic", "text") in fields:
+                value = (one or {}).get("value")
+                found.append(None if value is None else _scalar(value))
+            elif {field for field, _ in fields} & {"original_topic", "original_topic_id"}:
+                found.append(None)
+        return found
+
+    def _headers_named(self, name: str) -> list[Header]:
+        """Return the headers of all profiles that have a name."""
+        if name not in self._by_name:
+            if len(self._by_name) >= MOST_NAMES:
+                self._by_name.clear()
+            known = (header for _, headers in self._profiles for header in headers)
+            self._by_name[name] = [header for header in known if _is_named(header, name)]
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Header]]:
+        return {}
+
     @cached_property
     def _profiles(self) -> list[tuple[str, tuple[Header, ...]]]:
         """The headers of each profile, built-in or of the settings, by its name."""
@@ -277,12 +317,18 @@ class Masks:
     def _is_of_error(self, name: str) -> bool:
         """Tell whether a header holds a message or a stack trace, also where its set is not complete."""
         return any(
-            (header.field in ERROR_TEXTS or header.encoding == "throwable")
-            and (name.startswith(header.name) if header.is_prefix else name == header.name)
-            for _, headers in self._profiles
-            for header in headers
-            if header.name
+            header.field in ERROR_TEXTS or header.encoding == "throwable" for header in self._headers_named(name)
         )
+
+
+def _is_named(header: Header, name: str) -> bool:
+    """Tell whether a profile's header has a name."""
+    return bool(header.name) and (name.startswith(header.name) if header.is_prefix else name == header.name)
+
+
+def _is_masked(record: Mapping[str, Any], part: Part) -> bool:
+    """Tell whether the key or the value was masked as it landed."""
+    return any(target == part or (part == "value" and target[:1] == "$") for target in record.get("masked") or ())
 
 
 def _topics(record: Mapping[str, Any]) -> list[str]:

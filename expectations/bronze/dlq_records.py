@@ -23,6 +23,12 @@ CONTRACT = Contract(
         Column("raw", "binary", "The line, where it is not in the capture form, as it came; else null."),
         Column("error", "string", "Why the line cannot be read as a record; else null."),
         Column("form", "string", "Form in which the record landed; null from topics, and where it cannot be read."),
+        Column(
+            "masked",
+            "array<string>",
+            "What masks hid before the record was written: key, value, header NAME, a path, error, line; else null.",
+            later=True,
+        ),
     ),
     grain=ORIGIN,
 )

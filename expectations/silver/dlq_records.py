@@ -280,6 +280,7 @@ CONTRACT = Contract(
             " header profile (or `unknown writer`) `on` its DLQ topic; null in rows from before the column.",
             later=True,
         ),
+        Column("masked", "array<string>", "What masks hid before the record was written; else null.", later=True),
         Column("required_profile", "string", "Header profile that the settings require for the topic.", evidence=True),
         Column(
             "header_profiles",

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from expectations.bronze.dlq_records import CONTRACT
 from pipelines.columns import contract as columns
+from pipelines.masked_landing import masked
 from pipelines.settings import Settings
 from pipelines.sources import captures
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ordinary_form = captures.CAPTURE
+NOTHING = F.lit(None).cast("array<string>")
 
 
 def parse(lines: DataFrame, settings: Settings) -> DataFrame:
@@ -27,8 +29,9 @@ def parse(lines: DataFrame, settings: Settings) -> DataFrame:
         "_bronze_id": F.sha2(F.coalesce(F.col("line"), about_the_file), 256),
         "cluster": F.lit(settings.cluster),
         "topic_id": F.lit(None).cast("string"),
+        "masked": NOTHING,
     }
-    return captures.records(lines).select(*columns.of_contract(CONTRACT, values))
+    return masked(captures.records(lines).select(*columns.of_contract(CONTRACT, values)), settings)
 
 
 def parse_records(records: DataFrame, settings: Settings) -> DataFrame:
@@ -39,5 +42,6 @@ def parse_records(records: DataFrame, settings: Settings) -> DataFrame:
         "form": F.lit(None).cast("string"),
         "raw": F.lit(None).cast("binary"),
         "error": F.lit(None).cast("string"),
+        "masked": NOTHING,
     }
-    return records.select(*columns.of_contract(CONTRACT, values))
+    return masked(records.select(*columns.of_contract(CONTRACT, values)), settings)

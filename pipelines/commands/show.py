@@ -129,7 +129,7 @@ class Letter:
                 "table": self.table,
                 "state": self.state,
                 "violations": record.get("violations") or [],
-                **{name: record.get(name) or [] for name in EVIDENCE},
+                **{name: record.get(name) or [] for name in (*EVIDENCE, "masked")},
                 **{name: _time(record[name]) for name in FACTS},
                 OWNER: owner_of(record),
                 "user_headers": list(map(_header_facts, filter(None, record["user_headers"] or ()))),
@@ -224,6 +224,8 @@ class Letter:
             yield "user headers", [_header(header, full) for header in headers]
         if record["earlier_hops"]:
             yield "earlier hops", [_hop(hop) for hop in record["earlier_hops"] if hop]
+        if record.get("masked"):
+            yield "masked", [f"Before it was written: {visible(', '.join(record['masked']))}."]
         if record["payload_copied"] is False and all(record[part] is None for part in self.payloads):
             yield "key and value", ["They were never copied: the broker wrote headers only."]
             return

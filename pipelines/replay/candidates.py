@@ -54,6 +54,7 @@ COLUMNS = (
         "dlq_timestamp_type",
         "fingerprint_version",
         OWNER,
+        "masked",
     ),
 )
 HOW_MANY = "more records than [replay] most_records allows"

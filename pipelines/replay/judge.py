@@ -33,6 +33,7 @@ REASONS = {
     "discard": "a rule discards it; --ignore-rules replays it",
     "no_source": "its headers name no source topic to go back to; --to TOPIC names another one",
     "topic_is_id": "its headers name only the id of its source topic; --to TOPIC names another one",
+    "masked": "a mask hid parts of it before it was written, so nobody knows what it was",
     "no_payload": "key and value were never copied, and the original topic does not give them",
     "other_record": "another record stands at its place in the original topic now",
     "other_record_possible": "another record may stand at its place in the original topic now, as neither topic id nor "
@@ -118,6 +119,8 @@ def of_record(candidate: Candidate, action: Action, options: Options) -> list[st
         found.append(action.lower())
     if row["lossy_encoding"]:
         found.append("lossy_encoding")
+    if row["masked"]:
+        found.append("masked")
     target = options.target_of(candidate)
     if target is None:
         found.append("topic_is_id" if row["original_topic_id"] else "no_source")

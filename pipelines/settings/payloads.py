@@ -52,7 +52,8 @@ class Mask(Section):
     """What to hide of dead letters whose source topic matches a glob pattern, and how.
 
     A mask has one target: headers whose name matches a glob pattern, the key, the value, a path into the value, or
-    error messages and stack traces.
+    error messages and stack traces. ``at`` tells when it hides: whenever Afterlog shows the record, or before it is
+    written to any table.
     """
 
     topic: Glob = "*"
@@ -62,6 +63,14 @@ class Mask(Section):
     path: str | None = None
     error: Literal[True] | None = None
     do: str
+    at: Literal["showing", "landing"] = "showing"
+
+    @property
+    def target(self) -> str:
+        """What it hides, as the column ``masked`` of dead letters names it."""
+        if self.header is not None:
+            return f"header {self.header}"
+        return self.path or next(name for name in ("key", "value", "error") if getattr(self, name))
 
     @property
     def last(self) -> int | None:
