@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pipelines.payloads import Masked, check_schemas
+from pipelines.payloads import Masked, Payload, check_schemas
 from pipelines.privacy import DROPPED, PARTS, Masks
 from pipelines.settings import Mask, Settings
 
@@ -57,7 +57,8 @@ class Landing:
     def __init__(self, masks: Masks) -> None:
         """Take masks, to be applied one after the other."""
         self.masks = masks
-        self.alone = [(rule, replace(masks, rules=(rule,))) for rule in masks.rules]
+        ordered = sorted(masks.rules, key=lambda rule: not rule.value)  # what hides a whole value goes before paths
+        self.alone = [(rule, replace(masks, rules=(rule,))) for rule in ordered]
 
     def hidden(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return a row with what masks hide replaced, and their targets in ``masked``; null if they hid nothing.
@@ -68,12 +69,17 @@ class Landing:
         if row["error"] is not None:
             return {**row, "raw": None, "masked": [LINE]}
         source = self._source(row["headers"] or ())
-        seen, done, done_headers = dict(row), list[str](), set[int]()
+        seen, done, done_headers, is_whole = dict(row), list[str](), set[int](), False
         for rule, alone in self.alone:
-            if rule.target in done or (rule.path is not None and "value" in done):
+            if rule.target in done:
                 continue
             record = {**seen, **source, "masked": done}
-            after = alone.parts(record) if rule.path is None else {"value": self._at_path(alone, record)}
+            after = alone.parts(record)
+            if rule.path is not None or rule.value:
+                payload = alone.payload(record, "value")
+                if is_whole or self._is_same(payload, record):
+                    after["value"] = seen["value"]
+                is_whole = is_whole or (payload.masked is not None and payload.form is None)
             new: dict[str, Any] = {part: _written(after[part], part) for part in PARTS if part in after}
             for at, (old, now) in enumerate(zip(seen["headers"] or (), after.get("headers", ()), strict=False)):
                 if old != now and at not in done_headers and not self._stays(old["key"] or "", rule):
@@ -84,11 +90,10 @@ class Landing:
                 done.append(rule.target)
         return {**seen, "raw": None, "masked": done} if done else {**row, "masked": None}
 
-    def _at_path(self, alone: Masks, record: Mapping[str, Any]) -> Any:
-        """Return the value with what is at the path of a mask hidden; as it is, if there is nothing."""
-        payload = alone.payload(record, "value")
-        before = replace(alone, rules=()).payload(record, "value")
-        return record["value"] if payload.form and payload.data == before.data else payload.masked or record["value"]
+    def _is_same(self, payload: Payload, record: Mapping[str, Any]) -> bool:
+        """Tell whether a mask found nothing at its path in a value that it could read."""
+        before = replace(self.masks, rules=()).payload(record, "value")
+        return payload.form is not None and payload.data == before.data
 
     def _stays(self, name: str, rule: Mask) -> bool:
         return rule.header is not None and rule.header != name and self.masks.tells_place(name)
