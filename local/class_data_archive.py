@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import shlex
+import subprocess
 import sys
 import tempfile
 import time
@@ -95,7 +96,8 @@ def main() -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     except Exception as error:
-        print(f"That was not possible ({type(error).__name__}): Spark starts as it always does.", file=sys.stderr)
+        why = "it took too long" if isinstance(error, subprocess.TimeoutExpired) else type(error).__name__
+        print(f"That was not possible ({why}): Spark starts as it always does, some seconds later.", file=sys.stderr)
     return 0
 
 

@@ -88,7 +88,7 @@ TeamOption = Annotated[
     typer.Option(
         "--team",
         metavar="TEAM",
-        help="Only what is of a [[team]] of the settings, or of 'no team'.",
+        help="Only what is of one team of the settings, or of 'no team'.",
         show_default=False,
         autocompletion=completion.teams,
     ),

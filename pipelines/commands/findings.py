@@ -250,7 +250,8 @@ def _subject(warehouse: Warehouse, one: Finding) -> str:
     table, column, where = NAMELESS[one["kind"]]
     rows = _rows(warehouse, table, f'SELECT DISTINCT "{column}" AS name FROM rows WHERE {where}')
     found = sorted({row["name"] for row in rows if row["name"] is not None})
-    return first_names(found, MOST_SUBJECTS) or UNKNOWN
+    named = first_names(found, MOST_SUBJECTS)
+    return f"{named} (no topic)" if named and one["kind"] == "QUARANTINED" else named or UNKNOWN
 
 
 def _rows(warehouse: Warehouse, table: str, text: str) -> list[dict[str, Any]]:

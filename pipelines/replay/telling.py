@@ -103,6 +103,7 @@ def draft_as_json(draft: Draft, known: Before, *, kept: bool | None) -> str:
             "reasons": dict(draft.reasons),
             "order": draft.order,
             "payloads_from_original": sum(entry.payload_from == "original" for entry in draft.eligible),
+            "payloads_to_fetch": sum(entry.is_to_fetch for entry in draft.eligible),
             "headers_lost": sum(entry.headers_lost for entry in draft.eligible),
             "headers_reserved": sum(bool(entry.reserved) for entry in draft.eligible),
             "transformed": sum(entry.is_transformed for entry in draft.eligible),
@@ -113,7 +114,7 @@ def draft_as_json(draft: Draft, known: Before, *, kept: bool | None) -> str:
 
 def _to_fetch(entries: Sequence[Entry]) -> list[str]:
     """Return what a plan that asks the cluster would take from the original topics."""
-    payloads = sum(entry.candidate.row["payload_copied"] is False for entry in entries)
+    payloads = sum(entry.is_to_fetch for entry in entries)
     headers = sum(entry.candidate.row["header_profile"] in SHARE_GROUP and not entry.headers_lost for entry in entries)
     said = []
     if payloads:

@@ -269,7 +269,7 @@ class Delivery:
     lost: tuple[Lost, ...]
     guarantees: tuple[Guarantee, ...]
     guarantees_in_effect: int
-    outcomes: tuple[tuple[str, Mapping[str, int]], ...] = ()
+    outcomes: tuple[tuple[str, Mapping[str, int | None]], ...] = ()
     outcome_names: tuple[str, ...] = ()
 
 

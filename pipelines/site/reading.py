@@ -645,8 +645,14 @@ def _delivery(warehouse: Warehouse, tables: _Tables) -> Delivery:
     no_topics: set[str] = set()
     logged = tables.guarded(LOGS, lambda: logged_topics(warehouse), no_topics)
 
+    def known(count: int, name: str, is_logged: bool) -> int | None:
+        return count if is_logged or count or name not in _OF_LOGS else None
+
     def told(counts: Mapping[str, int], is_logged: bool) -> dict[str, Any]:
-        return {name: counts[name] if is_logged or counts[name] or name not in _OF_LOGS else None for name in _SUMS}
+        return {name: known(counts[name], name, is_logged) for name in _SUMS}
+
+    def shown(counts: Mapping[str, int], is_logged: bool) -> dict[str, int | None]:
+        return {name: known(counts[name], name.lower(), is_logged) for name in names}
 
     topics = [Delivered(topic, **told(counts, topic in logged)) for topic, counts in by_topic.items()]
     topics.sort(
@@ -679,7 +685,7 @@ def _delivery(warehouse: Warehouse, tables: _Tables) -> Delivery:
         _lost(warehouse, everything["lost"]),
         tuple(broken),
         len(rows) - len(broken),
-        tuple((topic, {name: counts[name] for name in names}) for topic, counts in sorted(outcomes.items())),
+        tuple((topic, shown(counts, topic in logged)) for topic, counts in sorted(outcomes.items())),
         names,
     )
 

@@ -33,7 +33,7 @@ from pipelines.metrics.families import families
 from pipelines.replay import actions as actions_of_replays
 from pipelines.settings import Settings, load
 from pipelines.site import pages, quality, reading
-from pipelines.site.content import SETTLED, Content
+from pipelines.site.content import SETTLED, Content, Delivered
 from pipelines.warehouse import actions, append
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
@@ -138,6 +138,13 @@ HEADLINE = re.compile(
     r"(?:, (?P<muted>\d+) muted)?(?:, (?P<lost>\d+) messages? lost)?"
 )
 HEADLINE_OF_FINDINGS = re.compile(r"(\d+) urgent findings?")
+
+
+def _in_both(world: World) -> list[Delivered]:
+    """The topics of both tables on the page of deliveries, if the one by outcome counts lost messages."""
+    delivery = world.page.delivery
+    known = {topic for topic, of in delivery.outcomes if "LOST" in of}
+    return [one for one in delivery.topics if one.topic in known]
 
 
 def _headline(sentence: str, part: str) -> int:
@@ -275,6 +282,14 @@ FACTS: dict[str, dict[str, Fact]] = {
         "ask": lambda world: {
             (row["topic"], row["outcome"]): row["message_count"] for row in world.asked("messages_by_outcome")
         },
+    },
+    "of which topics nobody knows how many messages are lost": {
+        "page's topics": lambda world: sorted(one.topic for one in _in_both(world) if one.lost is None),
+        "page's outcomes": lambda world: sorted(
+            topic
+            for topic, of in world.page.delivery.outcomes
+            if of.get("LOST", 0) is None and topic in {one.topic for one in _in_both(world)}
+        ),
     },
     "dead letters by owner": {
         "page": lambda world: {one.name: one.records for one in world.page.groups if one.records},

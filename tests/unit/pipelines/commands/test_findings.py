@@ -90,7 +90,7 @@ def test_lines_without_a_topic_are_told_by_their_files(settings: Settings) -> No
     store(settings, "gold.trust_findings", FINDING | {"kind": "QUARANTINED"})
     refused = [sites.letter(place, dlq_topic=None, _source=f"{name}.jsonl") for place, name in enumerate("abcdd")]
     store(settings, "quarantine.dlq_records", *refused, sites.letter(9, _source="of-a-topic.jsonl"))
-    assert told(settings) == ["a.jsonl, b.jsonl, c.jsonl and 1 more: 1 quarantined dead letter"]
+    assert told(settings) == ["a.jsonl, b.jsonl, c.jsonl and 1 more (no topic): 1 quarantined dead letter"]
 
 
 def test_a_held_file_is_told_by_its_name(settings: Settings) -> None:

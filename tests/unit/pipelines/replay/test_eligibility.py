@@ -76,6 +76,9 @@ def test_an_incident_tells_what_was_replayed_and_what_a_plan_refuses(tmp_path: P
     told = eligibility.of_incident(warehouse, NAME)
     assert (told.chosen, told.eligible, told.to_fetch) == (6, 2, 1)
     assert told.reasons == {"replayed_before": 3, "lossy_encoding": 1}
+    plan = json.loads(actions.plan(warehouse, Choice(incident=NAME), Options(), dry_run=True, form="json").result)
+    assert (plan["records"], plan["eligible"], plan["payloads_to_fetch"]) == (6, 2, 1)
+    assert plan["reasons"] == told.reasons
     text = incidents.one(warehouse, NAME, replays=lambda name: eligibility.of_incident(warehouse, name)).result
     for line in (
         "3 records were replayed by plan P1AN-0001 on 2026-11-20 02:00:00 UTC: 2 delivered, 1 died again.",
