@@ -33,7 +33,7 @@ from pipelines.jvm import jvm_log
 from pipelines.run import interrupt
 from pipelines.settings import Settings, load
 from pipelines.stage import Ask, Land, Stage, Summarise
-from pipelines.stores import lock
+from pipelines.stores import lock, restored
 from pipelines.teams import Teams
 from pipelines.text import first_names, hint, near
 from pipelines.warehouse import alert_log
@@ -816,7 +816,7 @@ def collect(
     from pipelines.collect.landing import collect as ask_and_land
     from pipelines.collect.landing import of_several
 
-    settings = _settings(warehouse, landing, cluster, creates=True)
+    settings = _settings(warehouse, landing, cluster, creates=True, whole=False)  # it lands only
     told: dict[str, Collected] = {}
     left: dict[str, AfterlogError] = {}
     owns = settings.of_clusters()
@@ -851,7 +851,7 @@ def doctor(
     from pipelines.commands import doctor as diagnosis
     from pipelines.replay import checks as of_replays
 
-    settings = _settings(warehouse, landing, cluster, creates=True, says=False)
+    settings = _settings(warehouse, landing, cluster, creates=True, says=False, whole=False)
     with Warehouse(settings).store.pinned():
         checks = diagnosis.diagnose(settings, {"alerts": listing.checks, "replay rules": of_replays.checks})
     diagnosis.show(checks, as_json=format == "json")
@@ -877,6 +877,52 @@ def maintain(
         print(json.dumps(upkeep.totals(done) | {"tables": [asdict(one) for one in done]}))
     else:
         upkeep.show(done, dry_run)
+
+
+@app.command()
+def backup(
+    to: Annotated[str, typer.Argument(metavar="TO", help="Directory or URI that keeps backups.", show_default=False)],
+    keep: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Remove all but the newest N of this warehouse.", show_default="all stay"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be copied.")] = False,
+    format: Annotated[StoryFormat, typer.Option(help="json: one object.")] = "text",
+    warehouse: WarehouseOption = None,
+    verbose: Verbose = False,
+) -> None:
+    """Copy what is new in the warehouse to a place from which it can be restored, while writers go on."""
+    from pipelines import backup as backing_up
+
+    backing_up.refuse_none(keep)
+    done = backing_up.backup(_settings(warehouse, None), to, keep, dry_run, _say)
+    if format == "json":
+        print(json.dumps(asdict(done)))
+    else:
+        backing_up.show(done)
+
+
+@app.command()
+def restore(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="Directory or URI with backups.", show_default=False)],
+    wanted: Annotated[
+        str | None,
+        typer.Option("--backup", metavar="ID", help="A backup, or how its id begins.", show_default="the newest"),
+    ] = None,
+    format: Annotated[StoryFormat, typer.Option(help="json: one object.")] = "text",
+    warehouse: WarehouseOption = None,
+    verbose: Verbose = False,
+) -> None:
+    """Bring a warehouse back from a backup, where none is; if it was stopped, it goes on."""
+    from pipelines import restore as restoring
+
+    settings = _settings(warehouse, None, creates=True, lands=False, whole=False)
+    done = restoring.restore(settings, source, wanted)
+    if format == "json":
+        print(json.dumps(asdict(done)))
+    else:
+        restoring.show(done, settings.warehouse)
+    _say(restoring.what_is_lost(done))
 
 
 @app.command()
@@ -1382,14 +1428,16 @@ def _settings(
     cluster: str | None = None,
     *,
     creates: bool = False,
-    lands: bool = False,
+    lands: bool | None = None,
     says: bool = True,
+    whole: bool = True,
     team: str | None = None,
 ) -> Settings:
     """Return the settings under these flags; say which variables have no effect, unless the command does.
 
     Only a command that ``creates`` one, or looks before, can name a warehouse that is not there; the landing directory
-    must be there for it, and for a command of which ``lands`` says that it looks into it. A ``team`` must be one.
+    must be there for it, and for a command of which ``lands`` says that it looks into it. A ``team`` must be one. The
+    warehouse must be ``whole``: not restored in part.
     """
     if says:
         for _, remark in oversights.unknown_variables():
@@ -1397,7 +1445,9 @@ def _settings(
     settings = load(cluster, warehouse=warehouse, landing=landing)
     Teams.of_settings(settings).check(team)
     places: dict[oversights.Place, str | None] = {"warehouse": warehouse, "landing": landing}
-    oversights.require_places(settings, places, creates=creates, lands=creates or lands)
+    oversights.require_places(settings, places, creates=creates, lands=lands)
+    if whole:
+        restored.refuse_half(Warehouse(settings).store)
     return settings
 
 

@@ -39,6 +39,7 @@ from pipelines.jvm import jars, java
 from pipelines.jvm.properties import defaults, for_s3
 from pipelines.payloads import check_schemas
 from pipelines.run import newest, runner
+from pipelines.run.newest import lasting
 from pipelines.settings import AIRFLOW_HOME, Settings, s3, settings_file
 from pipelines.settings.layers import fields_of
 from pipelines.sources import landing
@@ -48,10 +49,10 @@ from pipelines.stage import Land, Split, Stage, Summarise
 from pipelines.steps import held, unreadable
 from pipelines.steps.land import unread, waiting
 from pipelines.steps.modules import listing
-from pipelines.stores import lock, places
+from pipelines.stores import lock, places, restored
 from pipelines.stores.base import STATE
-from pipelines.text import files_of, first_names, size_of
-from pipelines.warehouse import delta_log, jvmless, progress, quality
+from pipelines.text import files_of, first_names, iso, size_of
+from pipelines.warehouse import backups, delta_log, jvmless, progress, quality
 from pipelines.warehouse.progress import Progress
 from pipelines.warehouse.tables import Warehouse
 
@@ -118,7 +119,8 @@ def diagnose(
     Of several clusters, a finding about one of them has its name.
     """
     warehouse, on_disk = Warehouse(settings), Warehouse(_on_disk(settings))
-    examinations: tuple[tuple[str, Callable[[Warehouse], Iterator[Check]], Sequence[Warehouse]], ...] = (
+    Examinations = tuple[tuple[str, Callable[[Warehouse], Iterator[Check]], Sequence[Warehouse]], ...]
+    examinations: Examinations = (
         ("Java", _java, (on_disk,)),
         ("Python packages", _packages, (on_disk,)),
         ("JVM jars", _jars, (on_disk,)),
@@ -129,6 +131,9 @@ def diagnose(
         ("Kafka", _kafka, on_disk.of_clusters()),
         ("writer's lock", _lock, (on_disk,)),
         ("log store", _log_store, (warehouse,)),
+        ("backups", _backups, (on_disk,)),
+    )
+    of_tables: Examinations = (
         ("tables", _tables, (on_disk,)),
         ("header profiles", _header_profiles, on_disk.of_clusters()),
         ("writers", _writers, on_disk.of_clusters()),
@@ -142,6 +147,8 @@ def diagnose(
         ("Airflow", _airflow, (on_disk,)),
         *((name, partial(_other, found), warehouse.of_clusters()) for name, found in others.items()),
     )
+    if not _is_half(on_disk):
+        examinations += of_tables
     checks: list[Check] = []
     for name, examine, warehouses in examinations:
         of_each = [_found(name, examine(own)) for own in warehouses]
@@ -414,6 +421,31 @@ def _lock(warehouse: Warehouse) -> Iterator[Check]:
     if places.directory_of(warehouse.root) or warehouse.opens_tables:
         holder = lock.holder(warehouse.root)
         yield Check("writer's lock", "ok", f"Held by {holder}." if holder else "Free.")
+
+
+def _is_half(warehouse: Warehouse) -> bool:
+    """Tell whether only a part of the warehouse is restored, whose tables tell nothing."""
+    try:
+        mark = restored.found(warehouse.store) if warehouse.opens_tables else None
+    except AfterlogError:  # what it raises is a finding about backups
+        return True
+    return mark is not None and mark.is_half
+
+
+def _backups(warehouse: Warehouse) -> Iterator[Check]:
+    """Say from what the warehouse was restored, and how old its last backup is, if there is one."""
+    if not warehouse.opens_tables:
+        return
+    mark = restored.found(warehouse.store)
+    if mark is not None and mark.is_half:
+        finding = f"Only a part of the warehouse is restored, from backup {mark.backup}; its tables are not examined."
+        yield _environment_error("backups", finding, f"{mark.way_on[0].upper()}{mark.way_on[1:]}.")
+        return
+    if mark is not None and mark.ended_at is not None:
+        yield Check("backups", "ok", f"Restored at {iso(mark.ended_at)} from a backup of {iso(mark.taken_at)}.")
+    if (last := backups.last_of(warehouse.store)) is not None:
+        age = lasting(datetime.now(UTC) - last.taken_at)
+        yield Check("backups", "ok", f"The last one was taken {age} ago: {last.backup} in {last.place}.")
 
 
 def _log_store(warehouse: Warehouse) -> Iterator[Check]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -9,10 +10,11 @@ from expectations.rules import counted
 from pipelines.catalog import CATALOG
 from pipelines.commands import display
 from pipelines.commands.query import stored
-from pipelines.errors import UsageError
+from pipelines.errors import UsageError, WriterBusy
 from pipelines.settings import Settings
 from pipelines.stores import lock
 from pipelines.text import first_names, size_of
+from pipelines.warehouse import backups
 from pipelines.warehouse.outdated import LEAST_DAYS, Outdated, outdated
 from pipelines.warehouse.tables import Warehouse
 
@@ -61,14 +63,14 @@ def maintain(settings: Settings, days: int, is_dry_run: bool, say: Callable[[str
 
     The writer's lock is held for one table at a time, and only where something goes, so that a follower goes on.
 
-    Raises UsageError: no warehouse yet, or only Spark opens it. WriterBusy: another process writes for longer than
-    ``lock.wait_seconds``; what went before stays gone, and a rerun goes on.
+    Raises UsageError: no warehouse yet, or only Spark opens it. WriterBusy: a backup is being made, or another process
+    writes for longer than ``lock.wait_seconds``; what went before stays gone, and a rerun goes on.
     """
     warehouse = Warehouse(settings)
     for table in stored(warehouse, "maintain works"):
         found = outdated(warehouse, table, CATALOG, days)
         if found.paths and not is_dry_run:
-            with lock.writer(settings, "afterlog maintain"):
+            with _unless_backed_up(warehouse), lock.writer(settings, "afterlog maintain"):
                 found = outdated(warehouse, table, CATALOG, days)  # a run may have begun a batch meanwhile
                 for path in found.paths:
                     warehouse.store.checked()
@@ -82,6 +84,20 @@ def maintain(settings: Settings, days: int, is_dry_run: bool, say: Callable[[str
         elif found.readers:
             say(f"{table} keeps files that these have still to read: {first_names(found.readers, MOST_NAMED)}.")
         yield Maintained.of(found)
+
+
+@contextlib.contextmanager
+def _unless_backed_up(warehouse: Warehouse) -> Iterator[None]:
+    """Keep backups from beginning.
+
+    Raises WriterBusy: one is being made, which has still to copy what would go.
+    """
+    with warehouse.store.lock(backups.LOCK, "afterlog maintain") as is_held:
+        if not is_held:
+            raise WriterBusy(
+                f"A backup of {warehouse.root} is being made: nothing goes until it is done; try again then."
+            )
+        yield
 
 
 def totals(done: Sequence[Maintained]) -> dict[str, int]:

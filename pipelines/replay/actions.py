@@ -62,7 +62,8 @@ def plan(
         said = telling.draft_as_json(draft, known, kept=kept)
     else:
         said = telling.of_draft(draft, Masks.of(warehouse.settings), known, kept=kept, revived=revived)
-    return Answer(said, (), 0 if draft.eligible else 1)
+    unknown = planning.not_known(draft.entries, warehouse)
+    return Answer(said, (unknown,) if unknown else (), 0 if draft.eligible else 1)
 
 
 def _nothing(form: str) -> Answer:

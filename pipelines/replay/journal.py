@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
-from pipelines.replay.kept import NAME, Changed, Database, FileDatabase, ObjectDatabase
+from pipelines.replay.kept import NAME, Changed, Database, FileDatabase, ObjectDatabase, in_memory
 from pipelines.replay.model import Letter, PlannedRecord, Source
 from pipelines.settings import Settings
 from pipelines.stores import places
@@ -554,6 +554,19 @@ class Journal:
             ) from None
         except OSError as error:
             raise _unwritable(self.place, error.strerror or "it cannot be opened") from None
+
+
+def unsure(content: bytes, since: datetime) -> bytes:
+    """Return the bytes of a journal that is restored: other runs can have gone on without it.
+
+    It knows all replays from the moment on at which it is opened, and of no plan what its runs attempted.
+    """
+    with in_memory(content) as database:
+        database.executescript(_TABLES)
+        database.execute("UPDATE plans SET since_planned = 0")
+        database.execute("DELETE FROM memory")
+        database.execute("INSERT INTO memory VALUES (-1, ?)", (since.isoformat(),))  # no file's: see `_remembered`
+        return database.serialize()
 
 
 def _now() -> str:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pipelines.errors import EnvironmentLacking
+from pipelines.stores.base import Store
 from pipelines.stores.objects import Objects
 
 NAME = "journal.db"
@@ -79,6 +80,31 @@ class Database(ABC):
             with contextlib.suppress(sqlite3.Error):
                 self.connection.execute("ROLLBACK")
             raise
+
+
+def snapshot(place: Store) -> bytes | None:
+    """Return the bytes of the database in a place as of its last transaction; None if there is none."""
+    if isinstance(place, Objects) or not place.has(NAME):
+        return place.read(NAME)
+    with contextlib.closing(sqlite3.connect(Path(place.root) / NAME, timeout=_BUSY_SECONDS)) as connection:
+        return connection.serialize()
+
+
+@contextlib.contextmanager
+def in_memory(content: bytes) -> Iterator[sqlite3.Connection]:
+    """Open the bytes of a database; what is changed is in what its ``serialize`` returns."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        load(connection, content)
+        yield connection
+
+
+def load(connection: sqlite3.Connection, content: bytes) -> None:
+    """Let a connection have the bytes of a database; raises DatabaseError: they are cut off."""
+    if len(content) < _HEADER:
+        raise sqlite3.DatabaseError("it is cut off")
+    whole = bytearray(content)
+    whole[_WAL] = b"\1\1"  # one that comes from a directory says that it has a file beside it
+    connection.deserialize(bytes(whole))
 
 
 class FileDatabase(Database):
@@ -175,11 +201,7 @@ class ObjectDatabase(Database):
         if found is None:
             self.connection.executescript(_WRITTEN)
             return
-        content = bytearray(found.content)
-        if len(content) < _HEADER:
-            raise sqlite3.DatabaseError("it is cut off")
-        content[_WAL] = b"\1\1"  # one that comes from a directory says that it has a file beside it
-        self.connection.deserialize(bytes(content))
+        load(self.connection, found.content)
         self.connection.executescript(_WRITTEN)
         for name, at in self.connection.execute("SELECT name, at FROM written"):
             self._called = str(name)

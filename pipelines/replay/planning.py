@@ -32,7 +32,9 @@ from pipelines.replay.model import (
 from pipelines.replay.rules import Action, Rules
 from pipelines.replay.transform import Content, Transform
 from pipelines.settings import Settings
+from pipelines.stores import restored
 from pipelines.teams import Teams
+from pipelines.text import iso
 from pipelines.warehouse.actions import account
 
 if TYPE_CHECKING:
@@ -336,12 +338,14 @@ def judge_earlier(entries: Sequence[Entry], options: Options, warehouse: Warehou
     """Refuse records that stand on a target already as replays of which the journal knows nothing."""
     from pipelines.replay import client, earlier, store
 
-    records = [
-        entry.record
-        for entry in entries
-        if not entry.reasons
-        and earlier.is_older(entry.dead_lettered_at or entry.candidate.row["_ingested_at"], journal.since)
-    ]
+    was_restored = restored.found(warehouse.store) is not None
+
+    def died(entry: Entry) -> datetime | None:
+        landed = entry.candidate.row["_ingested_at"]
+        at = entry.dead_lettered_at or landed
+        return None if was_restored and at == landed else at  # it can have landed again
+
+    records = [entry.record for entry in entries if not entry.reasons and earlier.is_older(died(entry), journal.since)]
     if options.again or not records:
         return
     settings = warehouse.settings
@@ -354,6 +358,20 @@ def judge_earlier(entries: Sequence[Entry], options: Options, warehouse: Warehou
             entry.reasons.append("replayed_before")
         elif entry.letter in found.unknown:
             entry.doubt("replay_unknown", options)
+
+
+def not_known(entries: Sequence[Entry], warehouse: Warehouse) -> str | None:
+    """Say what a restored warehouse does not know of eligible records that died before it was whole again."""
+    mark = restored.found(warehouse.store)
+    if mark is None or mark.ended_at is None:
+        return None
+    if not any(not one.reasons and (one.dead_lettered_at or mark.ended_at) <= mark.ended_at for one in entries):
+        return None
+    return (
+        f"This warehouse was restored at {iso(mark.ended_at)} from a backup of {iso(mark.taken_at)}. What was replayed "
+        "between them is looked for on the targets of this plan; what went to other topics, or was discarded, is not "
+        "known."
+    )
 
 
 def date_firsts(entries: Sequence[Entry], warehouse: Warehouse) -> None:

@@ -18,7 +18,7 @@ import psutil
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.jvm import properties
 from pipelines.settings import Settings
-from pipelines.stores import lease, places
+from pipelines.stores import lease, places, restored
 from pipelines.stores.lease import described
 from pipelines.stores.places import directory_of, scheme_of, unsafe_store
 
@@ -29,19 +29,23 @@ NAME = ".lock"
 
 
 @contextlib.contextmanager
-def writer(settings: Settings, purpose: str) -> Iterator[None]:
+def writer(settings: Settings, purpose: str, restores: bool = False) -> Iterator[None]:
     """Hold the warehouse's lock, waiting up to ``lock.wait_seconds`` for it; the kernel frees it if the process dies.
 
     A directory needs the lock because Delta's local log store is safe within one JVM only. On an object store it is a
-    lease, which ends if the process stops to renew it. Elsewhere nothing is locked: the log store arbitrates.
+    lease, which ends if the process stops to renew it. Elsewhere nothing is locked: the log store arbitrates. Who
+    ``restores`` a warehouse may work on a part of it.
 
     Raises WriterBusy: another process holds the lock, or took the lease over. EnvironmentLacking: the warehouse cannot
-    be created or written. UsageError: two writers could lose each other's commits.
+    be created or written, or only a part of it is restored. UsageError: two writers could lose each other's commits.
     """
     directory = directory_of(settings.warehouse)
     if directory is None:
         refuse_unsafe(settings)
-        with _leased(settings, purpose) if places.of(settings.warehouse).is_shared else contextlib.nullcontext():
+        store = places.of(settings.warehouse)
+        with _leased(settings, purpose) if store.is_shared else contextlib.nullcontext():
+            if not restores:
+                restored.refuse_half(store)
             yield
         return
     path = directory / NAME
@@ -58,6 +62,8 @@ def writer(settings: Settings, purpose: str) -> Iterator[None]:
         _outlive(path, settings.lock.wait_seconds)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(lease.facts(purpose)).encode(), 0)
+        if not restores:
+            restored.refuse_half(places.of(os.fspath(directory)))
         yield
         os.ftruncate(descriptor, 0)
     finally:

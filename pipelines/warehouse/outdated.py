@@ -54,11 +54,11 @@ def outdated(warehouse: Warehouse, table: str, stages: Iterable[Stage], days: fl
     for stage in stages:
         if table not in stage.inputs:
             continue
-        unread = _unread(warehouse, table, stage.table)
-        if isinstance(unread, int):
-            return Outdated(table, {}, {}, (stage.table,), unread)
-        if unread:
-            kept |= unread
+        wanted = unread(warehouse, table, progress.load(warehouse, stage.table), warehouse.last_version(table))
+        if isinstance(wanted, int):
+            return Outdated(table, {}, {}, (stage.table,), wanted)
+        if wanted:
+            kept |= wanted
             readers.append(stage.table)
     opened = warehouse.opened_table(table)
     listed = opened.vacuum(round(days * 24), dry_run=True, full=True, enforce_retention_duration=False)
@@ -73,18 +73,18 @@ def outdated(warehouse: Warehouse, table: str, stages: Iterable[Stage], days: fl
     return Outdated(table, files, _checkpoints(warehouse, table), tuple(readers))
 
 
-def _unread(warehouse: Warehouse, table: str, reader: str) -> set[str] | int:
-    """Return the paths of a table's files that a stage has still to read; or the version of a commit that is gone."""
-    known = progress.load(warehouse, reader)
+def unread(warehouse: Warehouse, table: str, known: progress.Progress | None, last: int | None) -> set[str] | int:
+    """Return the paths of a table's files, up to a version, that a stage has still to read, by its progress.
+
+    Return the version of a commit if that is to be read and gone.
+    """
     reading = known.inputs.get(table) if known else None
-    last = warehouse.last_version(table)
     if known is None or reading is None or last is None or reading.table_id != warehouse.table_id(table):
         return set()  # it will read all rows of the last version
     paths: set[str] = set()
     batch = known.pending.get(table)
     read = batch.start if batch else reading.version
     if batch and read is None:  # it reads all rows of the version at which its batch ends
-        paths.update(_paths_at(warehouse, table, batch.end))
         read = batch.end
     if read is None:
         return paths
@@ -93,10 +93,13 @@ def _unread(warehouse: Warehouse, table: str, reader: str) -> set[str] | int:
         if not actions:
             return version
         paths.update(unquote(path) for named in changed_files(actions).values() for path in named)
+    if batch:  # a summary reads groups of the version at which its batch ends, as well
+        paths.update(paths_at(warehouse, table, batch.end))
     return paths
 
 
-def _paths_at(warehouse: Warehouse, table: str, version: int) -> Iterator[str]:
+def paths_at(warehouse: Warehouse, table: str, version: int) -> Iterator[str]:
+    """Yield the paths of the data files of a version."""
     yield from map(unquote, warehouse.opened_table(table, version).get_add_actions()["path"].to_pylist())
 
 

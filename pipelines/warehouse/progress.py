@@ -143,9 +143,17 @@ class Progress:
 
 def load(warehouse: Warehouse, table: str) -> Progress | None:
     """Return a stage's progress; None if there is no file or if it cannot be parsed."""
-    text = warehouse.store.text(f"{STATE}/{table}.json")
-    if text is None:
-        return None
+    text = warehouse.store.text(file_of(table))
+    return None if text is None else parsed(text)
+
+
+def file_of(table: str) -> str:
+    """Return where a warehouse has the progress of a stage."""
+    return f"{STATE}/{table}.json"
+
+
+def parsed(text: str) -> Progress | None:
+    """Return the progress that a file says; None if it cannot be parsed."""
     try:
         values = json.loads(text)
         pending = {table: Batch(**batch) for table, batch in values.pop("pending").items()}
@@ -176,7 +184,7 @@ def save(warehouse: Warehouse, table: str, progress: Progress) -> None:
     values["history"] = progress.history
     values["files"] = _facts(progress.files)
     values["elsewhere"] = {directory: _facts(read) for directory, read in progress.elsewhere.items()}
-    warehouse.store.write(f"{STATE}/{table}.json", json.dumps(values, ensure_ascii=True).encode())
+    warehouse.store.write(file_of(table), json.dumps(values, ensure_ascii=True).encode())
 
 
 def note_read(warehouse: Warehouse, table: str, topics: Iterable[str], at: datetime) -> None:

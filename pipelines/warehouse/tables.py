@@ -150,7 +150,7 @@ class Warehouse:
 
     def ensure_all(self, contracts: Iterable[Contract]) -> None:
         """Create the missing tables in parallel, because asking for a table and creating it is mostly waiting."""
-        _at_once(OPENED_AT_ONCE if self.store.is_shared else CREATED_AT_ONCE, self.ensure, contracts)
+        at_once(OPENED_AT_ONCE if self.store.is_shared else CREATED_AT_ONCE, self.ensure, contracts)
 
     def _create_without_spark(self, contract: Contract) -> None:
         """Write a table's first commit without Spark, which is ten times slower: it plans a command for each table."""
@@ -221,7 +221,7 @@ class Warehouse:
                 if self.exists(table) and not self.was_never_written(table):
                     self.opened_table(table)
 
-        _at_once(OPENED_AT_ONCE, opened, tables)
+        at_once(OPENED_AT_ONCE, opened, tables)
 
     def _opened(self, table: str, version: int | None) -> OpenedTable:
         """Open a table: see ``opened_table``."""
@@ -807,7 +807,7 @@ def _commented(rows: DataFrame, contract: Contract) -> DataFrame:
     )
 
 
-def _at_once(most: int, ask: Callable[[T], object], of: Iterable[T]) -> None:
+def at_once(most: int, ask: Callable[[T], object], of: Iterable[T]) -> None:
     """Call a function with each of some things, at most so many at the same time."""
     with ThreadPoolExecutor(most) as pool:
         for done in [pool.submit(copy_context().run, ask, each) for each in of]:
