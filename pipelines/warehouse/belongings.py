@@ -54,11 +54,12 @@ def take(warehouse: Warehouse, tables: Sequence[str], databases: Mapping[str, by
 
     def look(table: str) -> None:
         log = warehouse.log(table)
-        found = {f"{log}/{file.name}": file for file in store.files(log) if _OF_VERSION.fullmatch(file.name)}
+        files = store.files(log)
+        found = {f"{log}/{file.name}": file for file in files if _OF_VERSION.fullmatch(file.name)}
         logs.update(found)
         versions[table] = max(int(file.name[:20]) for file in found.values() if not file.name.endswith(".crc"))
-        if (hint := store.read(f"{log}/{LAST_CHECKPOINT}")) is not None:
-            state[f"{log}/{LAST_CHECKPOINT}"] = hint
+        if any(file.name == LAST_CHECKPOINT for file in files):
+            keep(f"{log}/{LAST_CHECKPOINT}")  # alone of a log it changes
 
     def keep(path: str) -> None:
         if (content := store.read(path)) is not None:

@@ -6,6 +6,7 @@ in; production code knows nothing of them.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -15,7 +16,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.warehouse import progress, quality
+from pipelines.stores import restored
+from pipelines.stores.directory import Directory
+from pipelines.warehouse import backups, progress, quality
 from pipelines.warehouse.tables import Warehouse
 
 
@@ -84,6 +87,12 @@ def finishes(table: str) -> Callable[..., bool]:
     return lambda warehouse, of, saved: bool(of == table and not saved.pending)
 
 
+def named(begin: str, within: str = "", times: int = 1) -> Callable[..., bool]:
+    """Return what holds from the nth call on about a file whose name begins so, or has a part."""
+    calls = itertools.count(1)
+    return lambda store, name, *rest, **more: name.startswith(begin) and within in name and next(calls) >= times
+
+
 def fixes_a_verdict(warehouse: Warehouse, of: str, saved: Any) -> bool:
     return bool(of == "silver.dlq_records" and saved.decided)
 
@@ -135,6 +144,15 @@ POINTS: dict[str, Callable[[], None]] = {
     "readmit, before violations are refreshed": lambda: die_after(
         Warehouse, "remove_matching", lambda *arguments: True
     ),
+    "backup, while files are copied": lambda: die_after(Directory, "write", named(backups.FILES, times=5)),
+    "backup, before its manifest": lambda: die_before(Directory, "write", named(backups.MANIFESTS)),
+    "backup, after its manifest": lambda: die_after(Directory, "write", named(backups.MANIFESTS)),
+    "backup, before an older one goes": lambda: die_before(Directory, "remove", named(backups.MANIFESTS)),
+    "backup, before files of an older one go": lambda: die_before(Directory, "remove", named(backups.FILES)),
+    "restore, after its mark": lambda: die_after(Directory, "write", named(restored.FILE)),
+    "restore, while files are written": lambda: die_after(Directory, "write", named("", times=9)),
+    "restore, before commits are written": lambda: die_before(Directory, "write", named("", within="/_delta_log/")),
+    "restore, before it is whole": lambda: die_after(Directory, "write", named(backups.NOTE)),
 }
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def test_what_a_stage_has_still_to_read_stays_and_nothing_else(warehouse: Wareho
     needed = live(place)
     begins = start if start is not None or not is_pending else end
     if own_id:
-        needed |= live(place, end) if is_pending and start is None else set()
+        needed |= live(place, end) if is_pending else set()
         for version in range((last if begins is None else begins) + 1, last + 1):
             actions = warehouse.commit(TABLE, version)
             of_changes = {action["cdc"]["path"] for action in actions if "cdc" in action}
