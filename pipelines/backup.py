@@ -6,7 +6,7 @@ while writers go on. The manifest is written last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
@@ -111,7 +111,7 @@ def backup(settings: Settings, to: str, keep: int | None, is_dry_run: bool, say:
                     raise WriterBusy(
                         f"Another backup or `afterlog maintain` is at work on {store.root}: try again later."
                     )
-        manifests = {name: backups.read(place, name) for name in backups.known(place)}
+        manifests = dict(_manifests(place, keep, say))
         made, copy = _copied(warehouse, place, manifests, is_dry_run, say)
         if not is_dry_run:
             place.write(backups.file_of(made.id), made.content())
@@ -133,6 +133,20 @@ def backup(settings: Settings, to: str, keep: int | None, is_dry_run: bool, say:
         len(files),
         sum(files.values()),
     )
+
+
+def _manifests(place: Store, keep: int | None, say: Callable[[str], None]) -> Iterator[tuple[str, Manifest]]:
+    """Yield the manifests of a place, by their names; say which ones cannot be read.
+
+    Raises UsageError: one cannot be read, and files go that it may name.
+    """
+    for name in backups.known(place):
+        try:
+            yield name, backups.read(place, name)
+        except UsageError as unreadable:
+            if keep is not None:
+                raise
+            say(str(unreadable))
 
 
 def _copied(

@@ -698,6 +698,7 @@ def report(
 
     def built(tables: Warehouse, is_first: bool = True, is_due: bool = False) -> None:
         fronts = []
+        restored.refuse_half(tables.store)  # it can have been lost while its pages are shown
         with tables.store.pinned():
             for own in tables.of_clusters():
                 behind = freshness(own)

@@ -129,9 +129,7 @@ def read(place: Store, name: str) -> Manifest:
     Raises UsageError: it is damaged, or of a later version of Afterlog.
     """
     content = place.read(file_of(name)) or b""
-    damaged = UsageError(
-        f"The manifest {place.root}/{file_of(name)} is missing or damaged: repair it, or name another backup."
-    )
+    damaged = UsageError(f"The manifest {place.root}/{file_of(name)} is missing or damaged: repair it or remove it.")
     if sha256(content).hexdigest()[:12] != name.rpartition("-")[2]:
         raise damaged
     told = json.loads(content)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from pipelines.replay import store
 from pipelines.replay.candidates import Candidates, Choice
 from pipelines.replay.journal import Journal
 from pipelines.replay.judge import Options
-from pipelines.replay.model import Replayed
+from pipelines.replay.model import Replayed, Target
 from pipelines.restore import restore
 from pipelines.settings import Replay, Settings
 from pipelines.stores import places, restored
@@ -90,11 +91,12 @@ def of_all_features(
             journal.begin(draft.plan.plan_id, "a killed one")
             journal.claim(draft.plan.plan_id, [done, *waiting[:2]], again=False)
             journal.confirm(draft.plan.plan_id, [done], 1, 0)
-        written = store.Replays(warehouse, draft.plan)
+        target = Target(done.topic, "AAAAAAAAAAAAAAAAAAAAAQ", (7,))  # a dry run asks no cluster
+        written = store.Replays(warehouse, replace(draft.plan, targets=(target,)))
         written.add([Replayed(done, 0, 7, int(datetime.now(UTC).timestamp() * 1000))])
         written.flush()
         store.discard(warehouse, Candidates(warehouse).chosen(Choice(where="true"), 10_000)[-1:], "given up")
-        (incident, *_) = jvmless.rows(warehouse, "gold.dlq_incidents", {})
+        (incident, *_) = jvmless.rows(warehouse, "gold.dlq_incidents", {"cluster": settings.cluster})
         actions.act(warehouse, incident["incident_id"], actions.NOTE, note="a note")
         sender.send(settings)
         assert receiver.got

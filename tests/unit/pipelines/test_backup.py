@@ -371,6 +371,19 @@ def test_a_backup_copies_again_what_is_cut_off(here: Places) -> None:
     assert readable(Warehouse(here.settings)) == before
 
 
+def test_a_damaged_manifest_keeps_its_files(here: Places) -> None:
+    warehouse = filled(here.settings)
+    damaged = str(here.backup().backup)
+    here.backups.write(backups.file_of(damaged), b"{}")
+    change(warehouse, INPUT, "overwrite", [1])
+    count = len(backups.sizes(here.backups))
+    with pytest.raises(UsageError, match=damaged):
+        here.backup(keep=1)
+    assert len(backups.sizes(here.backups)) >= count
+    assert here.backup().backup
+    assert [sentence for sentence in said if damaged in sentence]
+
+
 def test_a_path_never_leaves_the_warehouse(here: Places) -> None:
     filled(here.settings)
     made = backups.read(here.backups, str(here.backup().backup))
