@@ -138,5 +138,5 @@ def what_is_lost(done: WasRestored) -> str:
     """Say what a restored warehouse does not know."""
     return (
         f"What happened since {done.taken_at} is not in it: the next run reads what landed since; plans, replays, "
-        "discards, mutes and notes are lost, and alerts may be sent again. See Restore in docs/operate.md."
+        "discards, mutes and notes are lost, and alerts may be sent again. See docs/operate.md."
     )

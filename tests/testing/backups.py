@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import random
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.replay import kept
 from pipelines.replay.journal import Journal, place_of
 from pipelines.settings import Settings
-from pipelines.stores.base import STATE
+from pipelines.stores.base import STATE, Store
+from pipelines.stores.directory import Directory
 from pipelines.warehouse import actions, progress
 from pipelines.warehouse.progress import Batch, Progress, Reading
 from pipelines.warehouse.tables import PROPERTIES, Warehouse
@@ -115,3 +121,41 @@ def readable(warehouse: Warehouse) -> dict[str, Any]:
         found["claims"] = journal.execute("SELECT topic, record, plan_id, produced FROM claims").fetchall()
         found["plans"] = journal.execute("SELECT plan_id, state, attempted FROM plans").fetchall()
     return found
+
+
+def lose(store: Store, directory: str = "") -> None:
+    """Remove all that is below a directory of a store."""
+    if isinstance(store, Directory):
+        shutil.rmtree(store.root)
+        return
+    files = {file.name for file in store.files(directory)} if directory else set()
+    for name in store.names(directory):
+        path = f"{directory}/{name}".lstrip("/")
+        if name in files or not store.names(path):
+            store.remove(path)
+        else:
+            lose(store, path)
+
+
+class Killed(BaseException):
+    """Stands for a process that is killed; no handler of `Exception` catches it."""
+
+
+@contextmanager
+def killed_at(number: int) -> Iterator[list[str]]:
+    """Let a directory be written or changed ``number`` times, and then no more; yield what was written."""
+    done: list[str] = []
+    counting = threading.Lock()
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("write", "remove"):
+            method: Callable[..., Any] = getattr(Directory, name)
+
+            def dying(store: Directory, path: str, *rest: Any, of: Any = method, **named: Any) -> Any:
+                with counting:
+                    if len(done) >= number:
+                        raise Killed
+                    done.append(path)
+                return of(store, path, *rest, **named)
+
+            patched.setattr(Directory, name, dying)
+        yield done

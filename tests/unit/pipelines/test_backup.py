@@ -6,9 +6,7 @@ import json
 import os
 import random
 import shutil
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,14 +27,22 @@ from pipelines.warehouse import backups
 from pipelines.warehouse.outdated import outdated
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import s3
-from tests.testing.backups import INPUT, OUTBOX, TABLES, change, filled, read_on, readable, work
+from tests.testing.backups import (
+    INPUT,
+    OUTBOX,
+    TABLES,
+    Killed,
+    change,
+    filled,
+    killed_at,
+    lose,
+    read_on,
+    readable,
+    work,
+)
 
 BUCKET = "lakehouse"
 LONG_AGO = 1_000_000_000
-
-
-class Killed(BaseException):
-    """Stands for a process that is killed; no handler of `Exception` catches it."""
 
 
 @dataclass(frozen=True)
@@ -67,20 +73,6 @@ class Places:
 said: list[str] = []
 
 
-def lose(store: Store, directory: str = "") -> None:
-    """Remove all that is below a directory of a store."""
-    if isinstance(store, Directory):
-        shutil.rmtree(store.root)
-        return
-    files = {file.name for file in store.files(directory)} if directory else set()
-    for name in store.names(directory):
-        path = f"{directory}/{name}".lstrip("/")
-        if name in files or not store.names(path):
-            store.remove(path)
-        else:
-            lose(store, path)
-
-
 @pytest.fixture(autouse=True)
 def nothing_said() -> None:
     said.clear()
@@ -109,26 +101,6 @@ def abroad(
         for kind, name in zip(request.param.split(" to "), ("warehouse", "backups"), strict=True)
     )
     return Places(load(warehouse=one, landing=str(tmp_path)), other)
-
-
-@contextmanager
-def killed_at(number: int) -> Iterator[list[str]]:
-    """Let a directory be written or changed ``number`` times, and then no more; yield what was written."""
-    done: list[str] = []
-    counting = threading.Lock()
-    with pytest.MonkeyPatch.context() as patched:
-        for name in ("write", "remove"):
-            method: Callable[..., Any] = getattr(Directory, name)
-
-            def dying(store: Directory, path: str, *rest: Any, of: Any = method, **named: Any) -> Any:
-                with counting:
-                    if len(done) >= number:
-                        raise Killed
-                    done.append(path)
-                return of(store, path, *rest, **named)
-
-            patched.setattr(Directory, name, dying)
-        yield done
 
 
 def test_a_lost_warehouse_comes_back(here: Places) -> None:
