@@ -128,11 +128,12 @@ def settings_of(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_settings_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_profiles, of_segments = shown("docs/feeds.md", "toml")
     of_topics, of_clusters = shown("docs/kafka.md", "toml")
-    of_schemas, of_masks = shown("docs/settings.md", "toml")
+    of_schemas, of_masks, of_landing = shown("docs/settings.md", "toml")
     for_pages = [settings_of(block, tmp_path, monkeypatch).report for block in shown("docs/page.md", "toml")]
     assert [(one.publish is None, one.url is None) for one in for_pages] == [(True, False), (False, True)]
     assert [one.is_avro for one in settings_of(of_schemas, tmp_path, monkeypatch).schemas] == [True, False]
     assert len(settings_of(of_masks, tmp_path, monkeypatch).privacy) == 4
+    assert [one.at for one in settings_of(of_landing, tmp_path, monkeypatch).privacy] == ["landing"]
     assert settings_of(of_segments, tmp_path, monkeypatch).segments.cleanup_policy[0].policy == "delete"
     assert "`AFTERLOG_LOCK__WAIT_SECONDS=5`" in DOCUMENTS["docs/settings.md"]
     monkeypatch.setenv("AFTERLOG_LOCK__WAIT_SECONDS", "5")
