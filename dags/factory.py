@@ -9,8 +9,7 @@ from typing import Any
 from airflow.sdk import DAG, Asset, Param, TriggerRule
 
 from dags.operators import AskCluster, BuildReports, FillLayer, Outcome, tell_failure
-from dags.pool import POOL
-from pipelines.catalog import stages
+from pipelines.catalog import POOL, stages
 from pipelines.stage import Ask, Derive, Land, Split, Stage, Summarise
 
 _NAME = r"^(?![\s\S]*[^A-Za-z0-9_.-])"

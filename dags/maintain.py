@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Context
 
 from dags.factory import defaults, place
 from dags.operators import CommandDied, CommandOperator
-from dags.pool import POOL
+from pipelines.catalog import POOL
 
 _DOC = """\
 Removes files of old versions, leftovers of crashed writes and needless checkpoints, as `afterlog maintain` does. What

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dags.pool import POOL
+from pipelines.catalog import POOL
 
 
 def prepare() -> None:

@@ -96,6 +96,8 @@ CATALOG: tuple[Stage, ...] = (
 
 LAYERS = ("bronze", "silver", "gold")
 FEEDS = tuple(dict.fromkeys(stage.feed for stage in CATALOG))
+POOL = "afterlog_writer"
+"""The Airflow pool of one slot that DAGs of feeds and `maintain` share: one writer at a time on a warehouse."""
 Type = TypeVar("Type", bound=Stage)
 
 

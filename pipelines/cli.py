@@ -172,10 +172,11 @@ def dags(
     ] = None,
 ) -> None:
     """Write a file for each DAG into the directory of an Airflow that has its own environment."""
-    from pipelines.commands.dag_files import write
+    from pipelines.commands.dag_files import NEXT, write
 
     for file in write(directory, command):
         print(visible(str(file)))
+    _say(NEXT)
 
 
 @app.command()

@@ -6,12 +6,13 @@ import os
 import shlex
 from pathlib import Path
 
-from pipelines.catalog import FEEDS
+from pipelines.catalog import FEEDS, POOL
 from pipelines.errors import UsageError
 from pipelines.installation import COMMAND, PROJECT
 from pipelines.stores.directory import replace_text
 
 DAGS = (*FEEDS, "replay", "maintain")
+NEXT = f'Tasks wait until Airflow has their pool; create it once: `airflow pools set {POOL} 1 "One writer at a time"`.'
 _MARK = "`afterlog dags` wrote this file and replaces it."
 _TEXT = '''\
 """The DAG `{dag}` of Afterlog, for Airflow. {mark}"""

