@@ -1,20 +1,25 @@
-"""Two brokers with topics of the same name in one process, also while one of the brokers is away."""
+"""Two brokers with topics of the same name in one process or one DAG, also while one of the brokers is away."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from rich.console import Console
 
 from local.broker import Broker
+from local.demo import Airflow
 from local.kafka_client import Message
 from pipelines.catalog import stages
 from pipelines.commands import doctor
@@ -23,12 +28,15 @@ from pipelines.run import freshness, runner
 from pipelines.settings import ROOT, Settings, load
 from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.tables import Warehouse
-from tests.testing.builders import CHAIN, kip_1191, run_chain, warehouse_of
+from tests.e2e.runs import counts, states
+from tests.testing.builders import CHAIN, kip_1191, land, line, run_chain, warehouse_of
 from tests.testing.following import Following
 from tests.testing.kafka import KafkaAdmin
+from tests.testing.replays import no_rules
 
 BRONZE, SILVER, SUMMARY = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
 TOPIC = "dlq.several-clusters"
+NOBODY = "127.0.0.1:9"  # discard: nothing listens there
 
 
 @pytest.fixture
@@ -97,6 +105,92 @@ def test_one_run_reads_two_clusters_and_one_while_the_other_is_away(
     assert (checks["eu: topics of dlq"].state, checks["us: topics of dlq"].state) == ("ok", "error")
     fresh = {one.cluster: one for one in freshness.freshness(Warehouse(settings)) if one.table == BRONZE}
     assert (fresh["eu"].unread_offsets, fresh["us"].unread_offsets) == (0, None)
+
+
+def test_a_dag_run_fills_the_tables_of_a_cluster_while_another_is_away_and_names_that_one(
+    empty_warehouse: Path, tmp_path: Path, command: str
+) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path, cluster=[{"name": "eu"}, {"name": "us"}])
+    for own, count in zip(settings.of_clusters(), (3, 2), strict=True):
+        land(own, {"a.jsonl": [line(number) for number in range(count)]})
+    file = tmp_path / "afterlog.toml"
+    file.write_text(f"""
+        warehouse = "{settings.warehouse}"
+        landing = "{settings.landing}"
+        [[cluster]]
+        name = "us"
+        kafka = {{ bootstrap_servers = "{NOBODY}", timeout_seconds = 1 }}
+        dlq.source = "kafka"
+        [[cluster]]
+        name = "eu"
+    """)
+    variables = {"AFTERLOG_COMMAND": command, "AFTERLOG_SETTINGS": str(file)}
+    airflow = Airflow(tmp_path / "airflow", tmp_path / "airflow.log", Console(file=io.StringIO()), variables)
+    try:
+        ran = airflow.run("dlq", {})
+    finally:
+        airflow.close()
+    later = dict.fromkeys(("silver", "gold", "reports"), ("success", 1))
+    assert states(ran) == {"bronze": ("failed", 1), **later, "outcome": ("failed", 1)}
+    assert ran["state"] == "failed"
+    assert counts(ran, SILVER) == [5, 5, 0, 0, 0]
+    assert letters(settings) == {"eu": 3, "us": 2}
+    said = airflow.log.read_text(encoding="utf-8")
+    for task, start in (("bronze", ""), ("outcome", "bronze: ")):
+        (why,) = re.findall(rf"{task} failed: (.*)", said)
+        assert why.startswith(f"{start}Cluster us: No broker can be reached ({NOBODY}")
+        assert "Cluster eu" not in why
+
+
+def test_each_cluster_gets_its_own_records_back_and_once(
+    spark: SparkSession, empty_warehouse: Path, broker: Broker, second: Broker, tmp_path: Path
+) -> None:
+    source, topic = "several-clusters-orders", f"{TOPIC}-replayed"
+    servers = {"eu": broker.bootstrap_servers, "us": second.bootstrap_servers}
+    of_it = {"eu": ("a", "b", "c"), "us": ("d", "e")}
+    file = tmp_path / "afterlog.toml"
+    file.write_text(f"""
+        warehouse = "{tmp_path}/warehouse"
+        landing = "{tmp_path}/landing"
+        [dlq]
+        source = "kafka"
+        subscribe_pattern = '{topic}'
+        [replay]
+        rules = "{no_rules(tmp_path)}"
+        [[cluster]]
+        name = "eu"
+        kafka.bootstrap_servers = "{servers["eu"]}"
+        [[cluster]]
+        name = "us"
+        kafka.bootstrap_servers = "{servers["us"]}"
+    """)
+    entries = [{"name": name, "kafka": {"bootstrap_servers": at}} for name, at in servers.items()]
+    dlq = {"source": "kafka", "subscribe_pattern": topic}
+    settings = warehouse_of(empty_warehouse, tmp_path, cluster=entries, dlq=dlq)
+    for name, at in servers.items():
+        with KafkaAdmin(at) as client:
+            client.create_topic(source)
+            client.create_topic(topic)
+            sent = [Message(value.encode()) for value in of_it[name]]
+            client.produce(source, sent)
+            client.produce(topic, [replace(one, headers=kip_1191(source, 0, at)) for at, one in enumerate(sent)])
+    run_chain(spark, settings, *CHAIN[:2])
+
+    def standing(name: str) -> list[str]:
+        with KafkaAdmin(servers[name]) as client:
+            return [(one.value or b"").decode() for one in client.read(source)]
+
+    for done, name in enumerate(servers):
+        where = f"original_topic = '{source}'"
+        planned = command(file, "replay", "plan", "--cluster", name, "--where", where, "--format", "json")
+        assert planned.returncode == 0, planned.stdout + planned.stderr
+        plan = json.loads(planned.stdout)["plan"]
+        for _ in range(2):  # the second run finds all of them there
+            ran = command(file, "replay", "run", plan, "--cluster", name)
+            assert ran.returncode == 0, ran.stderr
+            got = {known: sorted(standing(known)) for known in servers}
+            times = {known: 2 if place <= done else 1 for place, known in enumerate(servers)}
+            assert got == {known: sorted(of_it[known] * times[known]) for known in servers}
 
 
 @pytest.mark.thorough
