@@ -24,7 +24,7 @@ from pipelines.stores import lock
 from pipelines.warehouse.tables import Warehouse
 
 RECORDS = 100
-MOST_SECONDS = 60
+MOST_SECONDS = 180
 TABLES = (
     "bronze.dlq_records",
     "silver.dlq_records",
