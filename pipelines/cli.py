@@ -435,6 +435,7 @@ def ask(
     format: Annotated[RowsFormat, typer.Option(help="How to print the rows.")] = "table",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
+    cluster: ClusterOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Answer an on-call question, or list the questions."""
@@ -449,7 +450,7 @@ def ask(
         asked.write_list(format, sys.stdout)
         return
     known = asked.find(question)
-    settings = _settings(warehouse, landing, lands=True, team=team)
+    settings = _settings(warehouse, landing, cluster, lands=True, team=team)
     parameters = queries.parameters_of(param or [], known.text)
     on_store = Warehouse(settings)
     with on_store.store.pinned():

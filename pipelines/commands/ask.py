@@ -98,11 +98,12 @@ def answer_without_jvm(
 ) -> list[str] | None:
     """Write the answer as ``query.answer`` does, and return its remarks; None if only Spark can answer.
 
-    Raises UsageError: a parameter has no value, or a table does not exist, or no row can be a ``team``'s.
+    Raises UsageError: a parameter has no value, or a table does not exist, or no row can be a ``team``'s or
+    of the cluster that the settings choose.
     """
     if not (question.by_duckdb and warehouse.opens_tables):
         return None
-    text, seen_by = _of_team(warehouse, question, team)
+    text, seen_by = _narrowed(warehouse, question, team)
     try:
         seen = seen_by(rows_without_jvm(warehouse, text, values))
         written = printed.write(seen, form, sys.stdout, tabular.terminal_width(sys.stdout))
@@ -119,16 +120,16 @@ def answer_with_spark(
     team: str | None = None,
 ) -> list[str]:
     """Write the answer as ``query.answer`` does, and return its remarks."""
-    text, seen = _of_team(warehouse, question, team)
+    text, seen = _narrowed(warehouse, question, team)
     return query.answer(warehouse, text, values, form, seen)
 
 
-def _of_team(
+def _narrowed(
     warehouse: Warehouse, question: Question, team: str | None
 ) -> tuple[str, Callable[[printed.Rows], printed.Rows]]:
-    """Return the statement of a question that a team asks, and what makes that which is shown of its rows."""
+    """Return the statement of a question, and what makes of its rows those that are shown: of a team, of a cluster."""
     settings = warehouse.settings
-    if team is None:
+    if team is None and settings.chosen_cluster is None:
         return question.text, lambda rows: masked(rows, settings)
     text, most = unlimited(question.text)
     return text, lambda rows: masked(narrowed(rows, settings, team, question.name, most), settings)

@@ -1,4 +1,4 @@
-"""Rows of an answer to a question -> those of a team."""
+"""Rows of an answer to a question -> those of a team, or of one of several clusters."""
 
 from __future__ import annotations
 
@@ -23,23 +23,25 @@ def unlimited(text: str) -> tuple[str, int | None]:
     return (text[: found.start()], int(found[1])) if found else (text, None)
 
 
-def narrowed(rows: Rows, settings: Settings, team: str, question: str, most: int | None) -> Rows:
-    """Return the first ``most`` rows that are of a team.
+def narrowed(rows: Rows, settings: Settings, team: str | None, question: str, most: int | None) -> Rows:
+    """Return the first ``most`` rows that are of a team (None: of any) and of the cluster that the settings choose.
 
-    Raises UsageError: no column names a topic, a group or an application.
+    Raises UsageError: no column names a topic, a group or an application, or none names the cluster.
     """
-    if not can_narrow(rows.names):
+    if settings.chosen_cluster is not None and "cluster" not in rows.names:
+        raise UsageError(f"The answer to {question} names no cluster: ask it without --cluster.")
+    if team is not None and not can_narrow(rows.names):
         raise UsageError(
             f"The answer to {question} names no topic, group or application, so nothing of it is of a team: "
             "ask it without --team."
         )
-    return _RowsOfTeam(rows, Teams.of_settings(settings), team, most)
+    return _Narrowed(rows, Teams.of_settings(settings), team, settings.chosen_cluster, most)
 
 
-class _RowsOfTeam:
-    def __init__(self, rows: Rows, teams: Teams, team: str, most: int | None) -> None:
+class _Narrowed:
+    def __init__(self, rows: Rows, teams: Teams, team: str | None, cluster: str | None, most: int | None) -> None:
         self.names, self.are_numbers = rows.names, rows.are_numbers
-        self._rows, self._teams, self._team, self._most = rows, teams, team, most
+        self._rows, self._teams, self._team, self._cluster, self._most = rows, teams, team, cluster, most
 
     def texts(self) -> Iterator[Sequence[str | None]]:
         return islice((row for row in self._rows.texts() if self._is_own(self._values(row))), self._most)
@@ -55,4 +57,6 @@ class _RowsOfTeam:
         }
 
     def _is_own(self, row: Mapping[str, Any]) -> bool:
-        return self._team in self._teams.of_row(row)
+        if self._cluster is not None and row["cluster"] != self._cluster:
+            return False
+        return self._team is None or self._team in self._teams.of_row(row)

@@ -192,6 +192,11 @@ class Settings(Section):
         return self.cluster if len(self.names) == 1 else None
 
     @property
+    def chosen_cluster(self) -> str | None:
+        """The cluster that ``--cluster`` chose of several; None if it chose none."""
+        return self._only if len(self._entries) > 1 else None
+
+    @property
     def _chosen(self) -> tuple[ClusterEntry, ...]:
         return tuple(one for one in self._entries if self._only in (None, one.name))
 

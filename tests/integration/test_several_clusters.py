@@ -119,6 +119,9 @@ def test_one_run_lands_all_clusters_and_mixes_none(
         code, out, _ = said("ask", "blocked_tables", "--format", "json")
         (blocked,) = map(json.loads, out.splitlines())
         assert (blocked["cluster"], blocked["table"], blocked["last_status"]) == ("us", SILVER, "broken")
+        for name, count in (("us", 1), ("eu", 0)):
+            code, out, _ = said("ask", "blocked_tables", "--format", "json", "--cluster", name)
+            assert (code, len(out.splitlines())) == (0, count)
         code, out, _ = said("ask", "gate_history", "--format", "json")
         assert {one["broken_count"] for one in map(json.loads, out.splitlines())} == {1}
 
