@@ -1,7 +1,7 @@
 # Set-up and the daily commands. Needs make and Python 3.11; set-up also a network.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-s3 setup-gs setup-abfs demo up screenshots test test-all lint bench bench-peers torture-replay equal-tables clean
+.PHONY: help setup setup-s3 setup-gs setup-abfs demo up screenshots test test-all lint bench bench-peers torture-replay equal-tables keep-warehouse release-check clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := $(shell for python in python3.11 python3 python; do \
@@ -58,6 +58,12 @@ torture-replay: setup ## kill runs of replays a thousand times and count what is
 
 equal-tables: setup ## compare the tables of two versions; ARGS="--base REV" names the one before
 	@.venv/bin/python -m bench.equal_tables $(ARGS)
+
+keep-warehouse: setup ## pack a warehouse of this version into tests/data/warehouses, for the tests of later ones
+	@.venv/bin/python -m local.kept_warehouse
+
+release-check: setup ## say what is left to do before a release of the version in pyproject.toml
+	@.venv/bin/python -m local.release_check
 
 clean: ## remove all that set-up, demo and runs made: packages, jars, caches, Airflow, warehouse, landed files
 	@rm -rf .venv .jars .cache .airflow warehouse landing reports spark-warehouse metastore_db derby.log

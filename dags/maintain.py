@@ -13,8 +13,9 @@ from dags.operators import CommandDied, CommandOperator
 from pipelines.catalog import POOL
 
 _DOC = """\
-Removes files of old versions, leftovers of crashed writes and needless checkpoints, as `afterlog maintain` does. What
-is younger than seven days, and what a stage has still to read, stays. The XCom says how many files and bytes went.
+Removes rows that are older than `[retention]` says, files of old versions, leftovers of crashed writes and needless
+checkpoints, as `afterlog maintain` does. Files that are younger than seven days stay, and so does what a stage has
+still to read. The XCom says how many rows, files and bytes went.
 """
 
 
@@ -26,14 +27,14 @@ class Maintain(CommandOperator):
         super().__init__(arguments=["maintain", "--format", "json"], **options)
 
     def work(self, context: Context) -> dict[str, int]:
-        """Return how many files, checkpoints and bytes went.
+        """Return how many files, checkpoints, bytes and rows went.
 
         Raises CannotRun, WriterBusy, CommandDied.
         """
         ended = self._run(context)
         try:
             told = json.loads(ended.answer)
-            went = {name: int(told[name]) for name in ("files", "checkpoints", "bytes")}
+            went = {name: int(told[name]) for name in ("files", "checkpoints", "bytes", "rows")}
         except (ValueError, LookupError, TypeError):
             raise CommandDied(f"The command ended with exit code {ended.code}: {ended.complaint}") from None
         self.log.info("%s", json.dumps(went))

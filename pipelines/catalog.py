@@ -94,6 +94,11 @@ CATALOG: tuple[Stage, ...] = (
 )
 # fmt: on
 
+SCHEMA = 1
+"""The version of the tables' schema. It grows when an earlier version of Afterlog would read or write them wrongly.
+
+Each table's properties say with which one it agrees. docs/decisions/0090-number-the-schema-of-a-warehouse.md
+"""
 LAYERS = ("bronze", "silver", "gold")
 FEEDS = tuple(dict.fromkeys(stage.feed for stage in CATALOG))
 POOL = "afterlog_writer"
@@ -108,6 +113,11 @@ def stages(feed: str | None = None, only: str | None = None, layer: str | None =
         for stage in CATALOG
         if feed in (None, stage.feed, *stage.also) and only in (None, stage.table) and layer in (None, stage.layer)
     )
+
+
+def readers(table: str) -> tuple[Stage, ...]:
+    """Return the stages that read a table."""
+    return tuple(stage for stage in CATALOG if table in stage.inputs)
 
 
 def stages_of_type(wanted: type[Type]) -> tuple[Type, ...]:

@@ -871,7 +871,10 @@ def maintain(
     warehouse: WarehouseOption = None,
     verbose: Verbose = False,
 ) -> None:
-    """Remove files of old versions, of crashed writes, and needless checkpoints; what is still to be read stays."""
+    """Remove rows that are older than [retention] says, files of old versions, leftovers of crashes.
+
+    What is still to be read stays.
+    """
     from pipelines.commands import maintain as upkeep
 
     upkeep.refuse_younger(older_than)
@@ -926,6 +929,24 @@ def restore(
     else:
         restoring.show(done, settings.warehouse)
     _say(restoring.what_is_lost(done))
+
+
+@app.command()
+def migrate(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what tables would get.")] = False,
+    format: Annotated[TableFormat, typer.Option(help="json: one object a table.")] = "table",
+    warehouse: WarehouseOption = None,
+    verbose: Verbose = False,
+) -> None:
+    """Bring a warehouse of an earlier version up to this one, as the first run would; no row is rewritten."""
+    from pipelines.commands import migrate as upgrades
+
+    done = list(upgrades.migrated(_settings(warehouse, None), dry_run))
+    if format == "json":
+        for one in done:
+            print(json.dumps(asdict(one)))
+    else:
+        upgrades.show(done, dry_run)
 
 
 @app.command()
@@ -1747,7 +1768,9 @@ def _readable(settings: Settings, gates: bool = False) -> Iterator[Warehouse]:
 def _session(settings: Settings, watch: Watch, gates: bool = False, short_lived: bool = True) -> Iterator[Any]:
     """Yield a session; Great Expectations, which takes seconds to import, is imported while the JVM starts."""
     from pipelines.jvm.session import spark_session
+    from pipelines.steps import migrate
 
+    migrate.lags(Warehouse(settings))  # refuses what a later version has changed before Spark starts
     if gates:
         import pyspark.sql  # noqa: F401  # both threads need it: whole before the second one starts
 

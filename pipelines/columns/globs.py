@@ -10,6 +10,11 @@ def regex(glob: str) -> str:
     return r"(?s)\A" + "".join(_WILD.get(character, re.escape(character)) for character in glob) + r"\z"
 
 
+def like(glob: str) -> str:
+    """Return the pattern of SQL's ``LIKE ... ESCAPE '!'`` for a glob pattern."""
+    return "".join({"*": "%", "?": "_"}.get(one, f"!{one}" if one in "!%_" else one) for one in glob)
+
+
 def matches(glob: str, name: str) -> bool:
     """Tell whether a name matches a glob pattern, as Spark would with its regular expression."""
     return re.search(regex(glob).removesuffix(r"\z") + r"\Z", name) is not None

@@ -1,10 +1,14 @@
-"""Remove what nobody reads any more from a warehouse; see ``pipelines.warehouse.outdated`` for what that is."""
+"""Remove what nobody reads any more from a warehouse, and rows that are older than the settings want.
+
+See ``pipelines.warehouse.outdated`` and ``pipelines.steps.retention`` for what that is.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from expectations.rules import counted
 from pipelines.catalog import CATALOG
@@ -12,6 +16,7 @@ from pipelines.commands import display
 from pipelines.commands.query import stored
 from pipelines.errors import UsageError, WriterBusy
 from pipelines.settings import Settings
+from pipelines.steps import retention
 from pipelines.stores import lock
 from pipelines.text import first_names, size_of
 from pipelines.warehouse import backups
@@ -19,14 +24,15 @@ from pipelines.warehouse.outdated import LEAST_DAYS, Outdated, outdated
 from pipelines.warehouse.tables import Warehouse
 
 MOST_NAMED = 3
-NAMES = ("table", "files", "their bytes", "checkpoints", "their bytes")
+NAMES = ("table", "rows", "their bytes", "files", "their bytes", "checkpoints", "their bytes")
 
 
 @dataclass(frozen=True)
 class Maintained:
     """What went, or would go, of a table: files of old versions and checkpoints, with their sizes in bytes.
 
-    ``kept_for`` names the stages that have still to read older files.
+    ``kept_for`` names the stages that have still to read older files. ``rows`` went by their age, from ``row_files``;
+    roughly ``row_bytes`` of them become free when their files are those of an old version. They wait for ``unread_by``.
     """
 
     table: str
@@ -35,6 +41,10 @@ class Maintained:
     checkpoints: int
     checkpoint_bytes: int
     kept_for: tuple[str, ...] = ()
+    rows: int = 0
+    row_files: int = 0
+    row_bytes: int = 0
+    unread_by: str | None = None
 
     @classmethod
     def of(cls, found: Outdated) -> Maintained:
@@ -58,16 +68,21 @@ def refuse_younger(days: int) -> None:
         )
 
 
-def maintain(settings: Settings, days: int, is_dry_run: bool, say: Callable[[str], None]) -> Iterator[Maintained]:
-    """Remove from each table what nobody has needed for so many days; yield what went.
+def maintain(
+    settings: Settings, days: int, is_dry_run: bool, say: Callable[[str], None], now: datetime | None = None
+) -> Iterator[Maintained]:
+    """Remove from each table rows by their age, and what nobody has needed for so many days; yield what went.
 
     The writer's lock is held for one table at a time, and only where something goes, so that a follower goes on.
 
-    Raises UsageError: no warehouse yet, or only Spark opens it. WriterBusy: a backup is being made, or another process
-    writes for longer than ``lock.wait_seconds``; what went before stays gone, and a rerun goes on.
+    Raises UsageError: no warehouse yet, only Spark opens it, or the settings name a table whose rows stay. WriterBusy: a
+    backup is being made, or another process writes for longer than ``lock.wait_seconds``; what went before stays gone, and
+    a rerun goes on.
     """
-    warehouse = Warehouse(settings)
+    warehouse, now = Warehouse(settings), now or datetime.now(UTC)
+    retention.check(settings)
     for table in stored(warehouse, "maintain works"):
+        aged = _aged(warehouse, table, now, is_dry_run, say)
         found = outdated(warehouse, table, CATALOG, days)
         if found.paths and not is_dry_run:
             with _unless_backed_up(warehouse), lock.writer(settings, "afterlog maintain"):
@@ -83,7 +98,26 @@ def maintain(settings: Settings, days: int, is_dry_run: bool, say: Callable[[str
             )
         elif found.readers:
             say(f"{table} keeps files that these have still to read: {first_names(found.readers, MOST_NAMED)}.")
-        yield Maintained.of(found)
+        yield replace(
+            Maintained.of(found),
+            rows=sum(one.rows for one in aged),
+            row_files=sum(len(one.files) for one in aged),
+            row_bytes=sum(one.freed for one in aged),
+            unread_by=aged[-1].unread_by if aged else None,
+        )
+
+
+def _aged(
+    warehouse: Warehouse, table: str, now: datetime, is_dry_run: bool, say: Callable[[str], None]
+) -> list[retention.Found]:
+    """Remove the rows of a table that are too old; return what went, or would go, step by step."""
+    rule = retention.aged(warehouse.settings, table, now)
+    if rule is None:
+        return []
+    done = [retention.found(warehouse, rule)] if is_dry_run else [*retention.remove(warehouse, rule)]
+    if unread := done[-1].unread_by:
+        say(f"No row of {table} goes by its age now: {unread} has still to read some.")
+    return done
 
 
 @contextlib.contextmanager
@@ -106,18 +140,28 @@ def totals(done: Sequence[Maintained]) -> dict[str, int]:
         "files": sum(one.files for one in done),
         "checkpoints": sum(one.checkpoints for one in done),
         "bytes": sum(one.file_bytes + one.checkpoint_bytes for one in done),
+        "rows": sum(one.rows for one in done),
+        "row_bytes": sum(one.row_bytes for one in done),
     }
 
 
 def show(done: Sequence[Maintained], is_dry_run: bool) -> None:
     """Print what went of each table of which something went, and of all tables together."""
     rows = [
-        [one.table, f"{one.files:,}", size_of(one.file_bytes), f"{one.checkpoints:,}", size_of(one.checkpoint_bytes)]
+        [
+            one.table,
+            *(f"{one.rows:,}", size_of(one.row_bytes)),
+            *(f"{one.files:,}", size_of(one.file_bytes)),
+            *(f"{one.checkpoints:,}", size_of(one.checkpoint_bytes)),
+        ]
         for one in done
-        if one.files or one.checkpoints
+        if one.rows or one.files or one.checkpoints
     ]
     if rows:
         display.table(NAMES, rows, 1, {}, 0)
     went, verb = totals(done), "would go" if is_dry_run else "went"
     files, checkpoints = counted(went["files"], "file"), counted(went["checkpoints"], "checkpoint")
     print(f"{files} of old versions and {checkpoints} {verb}, {size_of(went['bytes'])} in all.")
+    if went["rows"]:
+        rows_, freed = counted(went["rows"], "row"), size_of(went["row_bytes"])
+        print(f"{rows_} {verb} by their age; their files, roughly {freed}, go {LEAST_DAYS} days later.")

@@ -10,13 +10,14 @@ from typing import Any
 from pipelines.catalog import CATALOG
 from pipelines.commands import display
 from pipelines.commands.query import stored
+from pipelines.steps import retention
 from pipelines.text import size_of
 from pipelines.warehouse.outdated import LEAST_DAYS, outdated
 from pipelines.warehouse.tables import Warehouse
 
 GROWTH = timedelta(days=7)  # over which growth is measured, or since the table was created
 LEAST_AGE = timedelta(days=1)  # of a table whose growth a day says something
-NAMES = ("table", "rows", "files", "bytes", "rows a day", "bytes a day", "log", "maintain frees")
+NAMES = ("table", "rows", "files", "bytes", "rows a day", "bytes a day", "log", "maintain frees", "rows by age")
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Stats:
     """A table's last version in rows, files and bytes; its growth a day; the bytes of its log, and those that can go.
 
     ``rows`` is null where a file does not tell its rows. The growth is that of the last seven days; it is null for a
-    table that is younger than a day.
+    table that is younger than a day. ``aged_bytes`` are those of rows that are older than ``[retention]`` says.
     """
 
     table: str
@@ -35,6 +36,7 @@ class Stats:
     bytes_a_day: float | None
     log_bytes: int
     freed_bytes: int
+    aged_bytes: int
 
 
 def stats(warehouse: Warehouse) -> Iterator[Stats]:
@@ -58,6 +60,7 @@ def _of(warehouse: Warehouse, table: str, now: datetime) -> Stats:
         days = (now - since) / timedelta(days=1)
         bytes_a_day = (size - size_before) / days
         rows_a_day = None if rows is None or rows_before is None else (rows - rows_before) / days
+    rule = retention.aged(warehouse.settings, table, now)
     can_go = outdated(warehouse, table, CATALOG, LEAST_DAYS)
     return Stats(
         table,
@@ -68,6 +71,7 @@ def _of(warehouse: Warehouse, table: str, now: datetime) -> Stats:
         bytes_a_day,
         sum(file.size for file in log),
         sum(can_go.paths.values()),
+        retention.found(warehouse, rule).freed if rule else 0,
     )
 
 
@@ -91,6 +95,7 @@ def show(found: Sequence[Stats]) -> None:
             _sum([row.bytes_a_day for row in one], in_bytes=True),
             size_of(sum(row.log_bytes for row in one)),
             size_of(sum(row.freed_bytes for row in one)),
+            size_of(sum(row.aged_bytes for row in one)),
         ]
 
     rows = [*(cells(row.table, [row]) for row in found), cells("all", found)]

@@ -20,7 +20,7 @@ from pipelines.engines.choose import Choice
 from pipelines.errors import AfterlogError, ClustersLeft, EnvironmentLacking, UsageError
 from pipelines.settings import Settings
 from pipelines.stage import Ask, Land, Split, Stage, Summarise
-from pipelines.steps import held, scopes
+from pipelines.steps import held, migrate, scopes
 from pipelines.steps.few_split import split_of
 from pipelines.steps.held import NOTHING_ACCEPTED, Acceptance
 from pipelines.steps.land import Landed, land, unread, waiting
@@ -87,6 +87,7 @@ def _is_idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance
         return False
     if any(warehouse.last_version(contract.table) is None for contract in contracts()):
         return False
+    migrate.lags(warehouse)  # refuses what a later version has changed
     owns = warehouse.of_clusters()
     landing: list[tuple[Land, Progress | None]] = []
     asking: list[Ask] = []
@@ -206,6 +207,9 @@ def run(
     """
     with warehouse.store.remembering():
         warehouse.ensure_all(contracts())
+        if migrate.lags(warehouse):
+            for contract, migration in migrate.needed(warehouse, contracts()):
+                migrate.apply(warehouse, contract, migration)
         quality.report(warehouse)
         actions.report(warehouse)
         run_id = new_run_id()

@@ -31,6 +31,7 @@ from pipelines.settings.kafka import Kafka
 from pipelines.settings.layers import chosen_cluster, read_layers
 from pipelines.settings.payloads import Mask, PrivacyKey, SchemaFile
 from pipelines.settings.profiles import MappedHeader, OwnProfile, RequiredProfile
+from pipelines.settings.retention import Retention
 from pipelines.settings.runs import Gate, Lock, Metrics, Replay, Report, Silence
 from pipelines.settings.section import Section, Share, first_mistake
 from pipelines.settings.teams import NO_TEAM, Team
@@ -105,6 +106,7 @@ class Settings(Section):
     metrics: Metrics = Metrics()
     airflow: Airflow = Airflow()
     replay: Replay = Replay()
+    retention: Retention = Retention()
     schemas: Annotated[tuple[SchemaFile, ...], Field(alias="schema")] = ()
     privacy: tuple[Mask, ...] = ()
     privacy_key: PrivacyKey = PrivacyKey()

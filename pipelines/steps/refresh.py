@@ -24,6 +24,11 @@ have the same value in the column as a changed row of the input. Use it for an i
 groups; the SELECT gets all rows of that input. If a group is a range of an input's column, the head says so:
 ``-- Refresh: hour, a span of 1 hour of routed_at``.
 
+``-- Kept: hour`` says that rows of the table can go by their age (``steps/retention.py``), and what time a row is of;
+null never goes. ``-- Kept: hour with gold.dlq_counts`` says, too, that a row depends only on rows of this input with
+the same time. If these went, it stays as it is. ``-- Speaks of what is kept: gold.dlq_summary`` says that the table is
+about the rows that an input has: those that went count no more.
+
 ``-- Engine: duckdb`` says that a test has compared DuckDB's rows with Spark's, so that DuckDB may make them.
 ``-- Engine: duckdb, in parts`` says, too, that DuckDB keeps much of each input row until the end. If the rows are many,
 it takes some groups at a time. Each part reads the inputs again: a SELECT that keeps little of each row would lose
@@ -57,6 +62,9 @@ _EACH_IN = re.compile(r"each in (?P<groups>.+)")
 _EACH = re.compile(r"each of (?P<groups>.+?)(?: where (?P<condition>.+))?")
 _WHEN = re.compile(r"(?P<group>.+?) when (?P<columns>\w+(?:, \w+)*) change")
 _ALONG = re.compile(r"(?P<group>.+?) along (?P<following>.+) at most (?P<times>\d+) times")
+_KEPT = re.compile(r"-- Kept: (?P<time>.+?)(?: with (?P<inputs>[a-z]+\.[a-z_]+(?:, [a-z]+\.[a-z_]+)*))?")
+_SPEAKS = re.compile(r"-- Speaks of what is kept: (?P<inputs>.+)")
+_BREAK = re.compile(r"\n--     (?=\S)")
 _OWN = re.compile(r"own rows by (?P<column>\w+) where (?P<condition>.+)")
 
 
@@ -111,6 +119,14 @@ class Span:
 
     column: str
     length: timedelta
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The expression of the time of a table's rows, and the inputs of which a row needs only rows of its time."""
+
+    time: str
+    inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -203,6 +219,26 @@ def _group(text: str) -> Group:
     if each := _EACH.fullmatch(text):
         return EachOf(tuple(each["groups"].split(" and ")), each["condition"] or "")
     return text
+
+
+@cache
+def kept_of(table: str) -> Kept | None:
+    """Return what the head of a table's SELECT says about rows that go by their age; None if none of its rows go."""
+    found = _said(table, _KEPT)
+    return Kept(found["time"], tuple(found["inputs"].split(", ")) if found["inputs"] else ()) if found else None
+
+
+@cache
+def speaks_of_what_is_kept(table: str) -> tuple[str, ...]:
+    """Return the inputs of a table whose rows count no more when they go by their age."""
+    found = _said(table, _SPEAKS)
+    return tuple(found["inputs"].split(", ")) if found else ()
+
+
+def _said(table: str, line: re.Pattern[str]) -> re.Match[str] | None:
+    """Return a line of the head of a table's SELECT, with the lines that continue it; None if there is none."""
+    text = (ROOT / "sql" / f"{table.replace('.', '/')}.sql").read_text(encoding="utf-8")
+    return next((said for one in _BREAK.sub(" ", text).splitlines() if (said := line.fullmatch(one))), None)
 
 
 def name_of(table: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
 from heapq import merge
 from itertools import groupby
 from math import ceil
@@ -12,6 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import contract_of
+from expectations.literals import spark as spark_literal
 from expectations.literals import spark_name
 from expectations.verdict import Verdict
 from pipelines.engines import choose, spark
@@ -31,6 +34,7 @@ from pipelines.steps.refresh import (
     facts_of,
     groups_in,
     having,
+    kept_of,
     name_of,
     parameters_of,
     ranges_among,
@@ -38,6 +42,7 @@ from pipelines.steps.refresh import (
     refresh_of,
     select_of,
 )
+from pipelines.warehouse import removed
 from pipelines.warehouse.groups import MOST_GROUPS, Groups
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.tables import Warehouse
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
 
 REPEATED, COUNT = "grain.repeated", "_count"
 FRESH, ADDED, LACKING, OWN, SELECTED, DERIVED = "_fresh", "_added", "_lacking", "_own", "_selected", "_derived"
+AS_IT_WAS = "_as_it_was"
 TOUCHED, STEP, CHAIN, PART = "_touched", "_step", "_chain", "_part"
 NOTHING = "SELECT CAST(NULL AS STRING) AS _group, false AS _is_first WHERE false"  # of inputs that are all empty
 
@@ -141,6 +147,9 @@ class Refreshing:
                 return None
             if len(found) <= MOST_GROUPS:
                 touched, read = [group for group, _ in found], sum(count for _, count in found)
+                touched = [group for group in touched if not self._stays(group)]
+                if not touched:
+                    return None
         for table, chain in self._chains().items():
             touched = self._reached(table, touched, chain.following, chain.group, chain.times)
         if touched is None:
@@ -153,11 +162,13 @@ class Refreshing:
             self._take(table, touched)
         self._make(touched, self._parts())
         facts = self._facts(touched)
-        count = facts.pop(COUNT)
+        count, written = facts.pop(COUNT), FRESH
+        if self._stays_before is not None:
+            count, written = self._keep_earlier(touched, *self._stays_before)
         most = self.engine.most_rewritten
-        is_added = most is not None and count > most and self._lacks_some(touched)
+        is_added = most is not None and count > most and self._lacks_some(touched, written)
         replaces = None if touched is None else Groups(self.refresh.column, tuple(touched))
-        rows = self.engine.for_writer(LACKING if is_added else FRESH, self.refresh.column, replaces, count)
+        rows = self.engine.for_writer(LACKING if is_added else written, self.refresh.column, replaces, count)
         return Refreshed(self.chosen, self.warehouse, self.stage, replaces, read, facts, count, rows, is_added)
 
     def _changed(self) -> tuple[str, list[str]]:
@@ -210,11 +221,17 @@ class Refreshing:
         if isinstance(group, Along):
             among = self._reached(table, among, group.group, group.following, group.times)
         if among is None:
-            self.engine.read(called, table, end, is_shared=True)
+            self.engine.read(called, table, end, where=self._from_then(group), is_shared=True)
             return
         ranges = ranges_among(group, among, self.refresh.span)
         where = self._within(group, among, f"_groups{called}")
         self.engine.read(called, table, end, ranges or None, where, is_shared=True)
+
+    def _from_then(self, group: Group) -> str:
+        """Return a condition for an input's rows in groups that do not stay as they are; "" if all are."""
+        if self._stays_before is None or self._stays_before[0] != self.refresh.column or not isinstance(group, str):
+            return ""
+        return f"NOT coalesce(({group}) < {spark_literal(self._stays_before[1])}, false)"
 
     def _within(self, group: Group, among: Iterable[Any], called: str) -> str:
         """Return a condition for rows in some groups, which get a name; null is none of ``each of`` several."""
@@ -331,16 +348,44 @@ class Refreshing:
         facts = facts_of(self.stage.table).format(**inputs, fresh=FRESH)
         return self.engine.counts([facts, repeated(FRESH, contract.grain), rules])
 
-    def _lacks_some(self, touched: list[Any] | None) -> bool:
+    @cached_property
+    def _stays_before(self) -> tuple[str, datetime] | None:
+        """The expression of the time of the table's rows, and the time before which they stay as they are, or away.
+
+        So it is if rows of the table, or of an input, went by their age: the input tells no more what was counted.
+        """
+        if (kept := kept_of(self.stage.table)) is None:
+            return None
+        went = removed.before(self.warehouse)
+        times = [went[table] for table in (self.stage.table, *kept.inputs) if table in went]
+        return (kept.time, max(times)) if times else None
+
+    def _stays(self, group: Any) -> bool:
+        """Tell whether all rows of a group stay as they are, as the group is their time."""
+        if group is None or self._stays_before is None or self._stays_before[0] != self.refresh.column:
+            return False
+        return bool(group < self._stays_before[1])
+
+    def _keep_earlier(self, touched: list[Any] | None, time: str, before: datetime) -> tuple[int, str]:
+        """Register fresh rows from a time on, beside the table's own rows before it; return their number and name."""
+        self._read_own(touched)
+        names, is_earlier = _listed(self.engine.columns(FRESH)), f"coalesce(({time}) < {spark_literal(before)}, false)"
+        fresh, own = (f"SELECT {names} FROM {rows} WHERE" for rows in (FRESH, OWN))
+        text = f"{fresh} NOT {is_earlier} UNION ALL {own} {is_earlier}"
+        self.engine.keep(AS_IT_WAS, text, are_fresh=True)
+        ((count,),) = self.engine.rows(f"SELECT count(*) AS {COUNT} FROM {AS_IT_WAS}")
+        return count, AS_IT_WAS
+
+    def _lacks_some(self, touched: list[Any] | None, written: str) -> bool:
         """Register the fresh rows that the groups lack; return False if a row of the groups is not fresh."""
         names = _listed(self.engine.columns(FRESH))
         self._read_own(touched)
-        signed = f"SELECT {names}, 1 AS _times FROM {FRESH} UNION ALL SELECT {names}, -1 AS _times FROM {OWN}"
+        signed = f"SELECT {names}, 1 AS _times FROM {written} UNION ALL SELECT {names}, -1 AS _times FROM {OWN}"
         differing = f"SELECT {names}, sum(_times) AS _times FROM ({signed}) GROUP BY {names} HAVING sum(_times) <> 0"
         if self.engine.rows(f"SELECT 1 AS _one FROM {OWN} LIMIT 1"):
             self.engine.keep(ADDED, differing)
         else:
-            self.engine.view(ADDED, f"SELECT {names}, 1 AS _times FROM {FRESH}")
+            self.engine.view(ADDED, f"SELECT {names}, 1 AS _times FROM {written}")
         self.engine.view(LACKING, f"SELECT {names} FROM {ADDED}")
         return not self.engine.rows(f"SELECT 1 AS _one FROM {ADDED} WHERE _times <> 1 LIMIT 1")
 

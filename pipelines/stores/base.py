@@ -48,6 +48,13 @@ class Store(ABC):
         Raises EnvironmentLacking: the store cannot be written.
         """
 
+    def create(self, name: str, content: bytes, durable: bool = True) -> bool:
+        """Write a file if there is none; tell whether what is there is this content.
+
+        Raises EnvironmentLacking: the store cannot be written.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""

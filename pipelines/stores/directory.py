@@ -47,6 +47,22 @@ class Directory(Store):
         except OSError as error:
             raise _unwritable(target.parent, error) from None
 
+    def create(self, name: str, content: bytes, durable: bool = True) -> bool:
+        """Write a file beside its place and link it there, which fails if there is one."""
+        target = self._path(name)
+        scratch = target.with_name(f".{target.name}.{os.getpid()}.new")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            replace(scratch, content, durable)
+            os.link(scratch, target)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise _unwritable(target.parent, error) from None
+        finally:
+            scratch.unlink(missing_ok=True)
+        return True
+
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""
         self._path(name).unlink(missing_ok=True)

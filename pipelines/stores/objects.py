@@ -96,6 +96,14 @@ class Objects(Store):
         self._forget_content(name)
         return asked(self.root, put)
 
+    def create(self, name: str, content: bytes, durable: bool = True) -> bool:
+        """Put an object if there is none. If the answer to an earlier attempt was lost, it is there already.
+
+        Raises WriterBusy: the writer's lease was taken over.
+        """
+        self.checked()
+        return self.replace(name, content, None) is not None or self.read(name) == content
+
     def remove(self, name: str) -> None:
         """Remove an object if it is there."""
         import obstore

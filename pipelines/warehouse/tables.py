@@ -6,21 +6,24 @@ import contextlib
 import json
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 from expectations.contract import later_columns
 from expectations.provenance import ADDED_BY_THE_RUN
+from pipelines.catalog import SCHEMA
 from pipelines.errors import AfterlogError, UsageError, WriterBusy, opening, unreadable_log
 from pipelines.settings import Settings
 from pipelines.stores import lease, places
 from pipelines.stores.base import Store
 from pipelines.stores.hadoop import Hadoop
-from pipelines.warehouse import delta_log, few_rows, opened_tables, ranges
-from pipelines.warehouse.data_files import DataFiles
+from pipelines.warehouse import delta_log, few_rows, opened_tables, ranges, schema_mark
+from pipelines.warehouse.data_files import PLAIN_READER, DataFiles
 from pipelines.warehouse.groups import Groups, runs
 from pipelines.warehouse.ranges import Range
 from pipelines.warehouse.schemas import schema_of
@@ -39,6 +42,7 @@ PROPERTIES = {
     # right rows.
     "delta.enableChangeDataFeed": "true",
     "delta.enableDeletionVectors": "false",
+    schema_mark.PROPERTY: str(SCHEMA),
 }
 CREATED_AT_ONCE = 4
 OPENED_AT_ONCE = 16
@@ -154,23 +158,24 @@ class Warehouse:
 
     def _create_without_spark(self, contract: Contract) -> None:
         """Write a table's first commit without Spark, which is ten times slower: it plans a command for each table."""
-        from deltalake import CommitProperties, DeltaTable
-        from deltalake.exceptions import DeltaError
-
-        said = self.store.checked()
-        self.store.forget(self.log(contract.table))
-        try:
-            DeltaTable.create(
-                self.store.for_deltalake(self.place(contract.table)),
-                schema_of(contract),
-                description=contract.description,
-                configuration=PROPERTIES,
-                commit_properties=CommitProperties(custom_metadata={"userMetadata": said} if said else None),
-                storage_options=self.store.options(),
-            )
-        except DeltaError:
-            if self.last_version(contract.table) is None:  # else the answer to an attempt was lost
-                raise
+        said, at = self.store.checked(), int(time.time() * 1000)
+        log = self.log(contract.table)
+        self.store.forget(log)
+        # deltalake creates no table with a property that Delta does not know.
+        protocol = {"minReaderVersion": PLAIN_READER, "minWriterVersion": few_rows.PLAIN_WRITER}
+        metadata = {
+            "id": str(uuid4()),
+            "description": contract.description,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema_of(contract).to_json(),
+            "partitionColumns": [],
+            "createdTime": at,
+            "configuration": PROPERTIES,
+        }
+        info = {"timestamp": at, "operation": "CREATE TABLE", "operationParameters": {}}
+        told = {"commitInfo": {**info, **({"userMetadata": said} if said else {})}}
+        commit = "".join(f"{json.dumps(one)}\n" for one in (told, {"protocol": protocol}, {"metaData": metadata}))
+        self.store.create(f"{log}/{0:020}.json", commit.encode(), durable=False)  # else another writer created it
         # Delta's optional checksum file of the version: without it the first write to each table makes Spark compute
         # the state of the empty log.
         actions: dict[str, Any] = {}
@@ -179,7 +184,7 @@ class Warehouse:
         known = {"metadata": actions["metaData"], "protocol": actions["protocol"], "allFiles": []}
         counts = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
         checksum = json.dumps({**counts, **known})
-        self.store.write(f"{self.log(contract.table)}/{0:020}.crc", checksum.encode(), durable=False)
+        self.store.write(f"{log}/{0:020}.crc", checksum.encode(), durable=False)
 
     def commit(self, table: str, version: int) -> list[dict[str, Any]]:
         """Return the actions of a commit; none if the commit is no longer in the log."""
@@ -241,6 +246,7 @@ class Warehouse:
         features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
         if by := delta_log.coordinator(found.metadata().configuration, features):
             raise delta_log.coordinated(table, by)
+        schema_mark.refuse_newer(table, found.metadata().configuration)
         return found
 
     def damaged_files(self, table: str) -> list[str]:
@@ -341,6 +347,7 @@ class Warehouse:
         features = str(snapshot.protocol().readerAndWriterFeatureNames().mkString("\n")).splitlines()
         if by := delta_log.coordinator(properties, features):
             raise delta_log.coordinated(table, by)
+        schema_mark.refuse_newer(table, properties)
         return snapshot
 
     def was_committed(self, table: str, after: int, mark: str) -> bool:

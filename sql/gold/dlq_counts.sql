@@ -4,6 +4,7 @@
 -- Parameters: {dlq_records}, {dlq_control_markers}, rows of these silver tables, complete for each slice that is in
 -- them.
 -- Engine: duckdb
+-- Kept: hour
 -- Refresh: source_slice
 --   silver.dlq_records: concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic)
 --   silver.dlq_control_markers: source_slice

@@ -3,6 +3,7 @@
 -- counts as a value.
 -- Parameters: {dlq_counts}, rows of gold.dlq_counts, complete for each hour that is in them.
 -- Engine: duckdb
+-- Kept: hour with gold.dlq_counts
 -- Refresh: hour
 -- gold.dlq_counts says which records count.
 SELECT

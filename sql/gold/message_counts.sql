@@ -2,6 +2,7 @@
 -- Grain: cluster, slice, hour (UTC), topic, consumer_group; null counts as a value.
 -- Parameters: {message_ledger}, rows of gold.message_ledger, complete for each slice that is in them.
 -- Engine: duckdb
+-- Kept: hour with gold.message_ledger
 -- Refresh: slice
 -- Sums of these rows are the sums of the ledger. So an hour of millions of messages is added up from few rows, and new
 -- messages cost as much as the slices that they are in.

@@ -4,6 +4,10 @@
 -- rows of these silver tables, complete for each slice that is in them; {topic_policies}, all rows of
 -- silver.topic_policies.
 -- Engine: duckdb, in parts
+-- Kept: IF(
+--     exists(dead_letters, one -> one.routed_at IS NULL)
+--     OR acknowledgement_count > 0 AND acknowledged_at IS NULL AND produced_at IS NULL, NULL,
+--     greatest(acknowledged_at, produced_at, array_max(transform(dead_letters, one -> one.routed_at))))
 -- Refresh: slice
 --   silver.acknowledgements: slice
 --   silver.dead_letters: each of source_slice where is_counted

@@ -5,6 +5,7 @@
 -- silver.acknowledged_topics. If a topic is not in it, no acknowledgement of the topic has ever landed. Whether its
 -- dead letters lack one is then unknown, and unacknowledged_count is null in their hours.
 -- Engine: duckdb
+-- Kept: hour with gold.message_counts
 -- Refresh: hour
 --   gold.message_counts: hour
 --   silver.dead_letters: date_trunc('HOUR', coalesce(routed_at, dlq_timestamp))

@@ -4,6 +4,7 @@
 -- {dlq_summary}, {dlq_refusals}, rows of these tables, complete for each topic in them; {topology_current} and
 -- {push_health} are about no topic.
 -- Engine: duckdb
+-- Speaks of what is kept: gold.reconciliation, gold.dlq_summary
 -- Refresh: topic
 --   gold.reconciliation: topic
 --   gold.delivery_guarantees: topic

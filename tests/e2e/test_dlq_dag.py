@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 import pytest
+from deltalake import DeltaTable
 from rich.console import Console
 
 from local.demo import Airflow, delta_log
@@ -28,12 +29,18 @@ from pipelines.settings import ROOT
 from tests.e2e.runs import OF_A_BROKEN_GATE, counts, states, tables, told_by_assets
 from tests.testing.receiver import Receiver, receiving
 
+COUNTS, SUMMARY = "gold.dlq_counts", "gold.dlq_summary"
 SECRET = "canary-5d41402abc4b"
 TABLES = [stage.table for stage in stages("dlq")]
 
 
 def base64(text: str) -> str:
     return b64encode(text.encode()).decode()
+
+
+def rows(warehouse: str, table: str) -> list[str]:
+    batches = DeltaTable(f"{warehouse}/{table.replace('.', '/')}").scan()
+    return sorted(repr(row) for batch in batches for row in batch.to_struct_array().to_pylist())
 
 
 def record(offset: int, original_offset: str) -> str:
@@ -75,6 +82,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver, comman
     base, _, endpoint = receiver.address.rpartition("/hook/")
     transport = {"type": "http", "url": base, "endpoint": f"hook/{endpoint}", "timeout": 5, "retry": {"total": 1}}
     variables = {"AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport), "AFTERLOG_COMMAND": command}
+    variables["AFTERLOG_RETENTION"] = json.dumps({"tables": {COUNTS: "1 day"}})
     started = Airflow(home, home / "airflow.log", Console(file=io.StringIO()), variables)
     yield started
     started.close()
@@ -305,7 +313,11 @@ def test_maintenance_says_what_went(airflow: Airflow, good: dict[str, str], firs
     left = Path(good["warehouse"], "gold", "dlq_summary", "part-of-a-crash.parquet")
     left.write_bytes(b"half")
     os.utime(left, (0, 0))
+    counted, summary = (rows(good["warehouse"], table) for table in (COUNTS, SUMMARY))
     run = airflow.run("maintain", {"warehouse": good["warehouse"]})
     assert states(run) == {"maintain": ("success", 1)}
-    assert run["xcoms"]["maintain"] == {"files": 1, "checkpoints": 0, "bytes": 4}
+    assert run["xcoms"]["maintain"] == {"files": 1, "checkpoints": 0, "bytes": 4, "rows": len(counted)}
     assert not left.exists()
+    assert counted
+    assert rows(good["warehouse"], COUNTS) == []
+    assert rows(good["warehouse"], SUMMARY) == summary

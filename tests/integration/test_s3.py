@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,10 @@ from pipelines.commands import maintain
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.settings import ROOT, Settings, load
 from pipelines.settings import Lock as LockSettings
+from pipelines.settings.retention import Retention
 from pipelines.stores import connection, lease, lock, places
 from pipelines.stores.objects import Objects
-from pipelines.warehouse import append, few_rows
+from pipelines.warehouse import append, few_rows, rewrites
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import s3
 from tests.testing.replays import claimed_at_once, numbered
@@ -298,6 +300,31 @@ def test_maintenance_removes_old_objects_under_the_lease(place: str) -> None:
     assert (gone.table, gone.files) == (summary.table, 2)
     assert len([file for file in warehouse.store.files("gold/dlq_summary") if file.name.endswith(".parquet")]) == 1
     assert numbers(opened(f"{place}/gold/dlq_summary")) == [2]
+
+
+def test_rows_go_by_their_age_under_the_lease(place: str) -> None:
+    impatient = load(warehouse=place, lock=LockSettings(wait_seconds=0))
+    short = {"retention": Retention(quality="30 days")}
+    settings, hasty = (one.model_copy(update=short) for one in (patient(place), impatient))
+    times = Column("started_at", "timestamp", "A time.")
+    runs = replace(NUMBERS, table="quality.stage_runs", columns=(*NUMBERS.columns, times))
+    warehouse = Warehouse(settings)
+    warehouse.ensure_all([runs])
+    new, old = datetime.now(UTC), datetime.now(UTC) - timedelta(days=40)
+    for ages in ([old], [new, old, new, None], [new]):
+        given = pa.table({"n": [*range(len(ages))], "started_at": pa.array(ages, pa.timestamp("us", "UTC"))})
+        write_deltalake(opened(f"{place}/quality/stage_runs"), given, mode="append")
+    with lock.writer(settings, "the test"), pytest.raises(WriterBusy):
+        list(maintain.maintain(hasty, 7, False, print))
+    (gone,) = maintain.maintain(settings, 7, False, print)
+    assert (gone.rows, gone.row_files) == (2, 2)
+    assert numbers(opened(f"{place}/quality/stage_runs")) == [0, 0, 2, 3]
+    last = warehouse.commit(runs.table, 4)
+    assert "afterlog-lease-" in last[0]["commitInfo"]["userMetadata"]
+    assert [action["txn"]["version"] for action in last if "txn" in action] == [4]
+    with lock.writer(settings, "the test"), pytest.raises(WriterBusy):
+        rewrites.replace_files(warehouse, runs.table, 3, {}, [])  # that version is another writer's
+    assert [one.rows for one in maintain.maintain(settings, 7, False, print)] == [0]
 
 
 def test_a_command_sees_files_as_it_first_read_them_but_for_its_own(place: str) -> None:
