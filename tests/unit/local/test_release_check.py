@@ -45,9 +45,7 @@ def test_a_ready_project_is_ready(project: Path, capsys: pytest.CaptureFixture[s
     [
         pytest.param("pyproject.toml", "1.2.0", "1.3.0", "an entry of the version", id="no entry"),
         pytest.param("CHANGELOG.md", " - 2026-12-01", "", "write the day", id="no day"),
-        pytest.param(
-            "CHANGELOG.md", "[Unreleased]\n", "[Unreleased]: 1.3.0\n- New.\n", "under [Unreleased]", id="not in it"
-        ),
+        pytest.param("CHANGELOG.md", "[Unreleased]\n", "[Unreleased]: 1.3.0\nNew.\n", "under [Unreleased]", id="rest"),
         pytest.param("CHANGELOG.md", "Nothing must be done", "Thanks", "what people must do", id="no duties"),
         pytest.param("docs/decisions/README.md", "0001-one.md", "", "lacks 0001-one.md", id="index"),
         pytest.param("examples/job.yaml", "1.2.0", "1.1.0", "in examples/job.yaml", id="image"),
