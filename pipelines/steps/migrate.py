@@ -76,7 +76,7 @@ def apply(warehouse: Warehouse, contract: Contract, migration: Migration) -> Non
     if migration.columns:
         opened.alter.add_columns([field for field in schema_of(contract).fields if field.name in migration.columns])
     if migration.schema < SCHEMA and not migration.needs_rebuild:
-        opened.alter.set_table_properties({schema_mark.PROPERTY: str(SCHEMA)}, raise_if_not_exists=False)
+        opened.alter.set_table_properties(schema_mark.PRESENT, raise_if_not_exists=False)
     opened_tables.committed(warehouse.store, warehouse.place(table), opened)
     after = warehouse.opened_table(table).version()
     progress.pass_over(warehouse, table, version, after, (stage.table for stage in readers(table)))

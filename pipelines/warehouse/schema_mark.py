@@ -8,6 +8,7 @@ from pipelines.catalog import SCHEMA
 from pipelines.errors import UsageError
 
 PROPERTY = "afterlog.schema"
+PRESENT = {PROPERTY: str(SCHEMA)}
 
 
 def of(properties: Mapping[str, str | None]) -> int:

@@ -16,7 +16,6 @@ from uuid import uuid4
 
 from expectations.contract import later_columns
 from expectations.provenance import ADDED_BY_THE_RUN
-from pipelines.catalog import SCHEMA
 from pipelines.errors import AfterlogError, UsageError, WriterBusy, opening, unreadable_log
 from pipelines.settings import Settings
 from pipelines.stores import lease, places
@@ -42,7 +41,6 @@ PROPERTIES = {
     # right rows.
     "delta.enableChangeDataFeed": "true",
     "delta.enableDeletionVectors": "false",
-    schema_mark.PROPERTY: str(SCHEMA),
 }
 CREATED_AT_ONCE = 4
 OPENED_AT_ONCE = 16
@@ -143,7 +141,7 @@ class Warehouse:
         builder = DeltaTable.createIfNotExists(self.spark).location(self.location(contract.table))
         for column in contract.stored:
             builder = builder.addColumn(column.name, column.type, comment=column.comment)
-        for name, value in PROPERTIES.items():
+        for name, value in (PROPERTIES | schema_mark.PRESENT).items():
             builder = builder.property(name, value)
         with self._committing(contract.table):
             if isinstance(self.store, Hadoop):  # Delta creates no table where a crash left a log without commits
@@ -170,7 +168,7 @@ class Warehouse:
             "schemaString": schema_of(contract).to_json(),
             "partitionColumns": [],
             "createdTime": at,
-            "configuration": PROPERTIES,
+            "configuration": PROPERTIES | schema_mark.PRESENT,
         }
         info = {"timestamp": at, "operation": "CREATE TABLE", "operationParameters": {}}
         told = {"commitInfo": {**info, **({"userMetadata": said} if said else {})}}
