@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,7 +18,7 @@ from pipelines.cli import app
 from pipelines.commands.migrate import migrated
 from pipelines.errors import UsageError
 from pipelines.run import runner
-from pipelines.settings import Settings, load
+from pipelines.settings import ROOT, Settings, load
 from pipelines.steps import migrate
 from pipelines.stores import lock
 from pipelines.stores.base import Store
@@ -37,7 +39,6 @@ COMMANDS = (
     ["rebuild", "gold.dlq_summary"],
     ["readmit", "silver.dlq_records"],
 )
-Kept = Callable[[Path], Settings]
 
 
 @pytest.fixture(params=ARCHIVES, ids=lambda archive: archive.name.removesuffix(".tar.xz"))
@@ -57,6 +58,25 @@ def idle(settings: Settings) -> bool:
         return runner.idle(Warehouse(settings), CATALOG)
 
 
+def as_before(spark: SparkSession, settings: Settings, before: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Return the rows of tables in the columns that they had; later columns are null in them."""
+    found = {}
+    for table, was in before.items():
+        names, there = {*was[0]}, rows(spark, settings, table)
+        assert {value for row in there for name, value in row.items() if name not in names} <= {None}
+        found[table] = sorted(({name: row[name] for name in row if name in names} for row in there), key=repr)
+    return found
+
+
+def asked(settings: Settings) -> str:
+    """Return what a process of its own answers, which would end the session of the tests if it needed one."""
+    words = ["ask", "volume_by_hour", "--param", "now=2026-11-21T06:00Z", "--format", "json"]
+    command = [sys.executable, "-m", "afterlog", *words, "--warehouse", settings.warehouse]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
 def command(settings: Settings, *arguments: str) -> tuple[int, str, str]:
     ended = CliRunner().invoke(app, [*arguments, "--warehouse", settings.warehouse])
     return ended.exit_code, ended.stdout, ended.stderr
@@ -70,8 +90,8 @@ def test_a_warehouse_of_each_release_is_kept() -> None:
 def test_a_kept_warehouse_is_opened_migrated_run_and_asked(spark: SparkSession, kept: Settings) -> None:
     before = {table: rows(spark, kept, table) for table in COUNTED}
     assert all(before.values())
-    asked = command(kept, "ask", "volume_by_hour", "--format", "json")
-    assert asked[0] == 0, asked
+    answer = asked(kept)
+    assert answer
     needed = [one.table for one in migrated(kept, is_dry_run=True)]
     assert set(marks(kept).values()) <= {0, *range(SCHEMA + 1)}
     files = {path for path in Path(kept.warehouse).rglob("*.parquet")}
@@ -82,13 +102,13 @@ def test_a_kept_warehouse_is_opened_migrated_run_and_asked(spark: SparkSession, 
     assert set(marks(kept).values()) == {SCHEMA}
     assert {path for path in Path(kept.warehouse).rglob("*.parquet")} == files
     assert command(kept, "migrate")[1] == f"0 tables got schema {SCHEMA}.\n"
-    assert {table: rows(spark, kept, table) for table in COUNTED} == before
-    assert command(kept, "ask", "volume_by_hour", "--format", "json") == asked
+    assert as_before(spark, kept, before) == before
+    assert asked(kept) == answer
 
     with lock.writer(kept, "test"):
         done = runner.run(Warehouse(kept, spark), CATALOG)
     assert {one.status for one in done} <= {"passed", "idle", "held"}
-    assert {table: rows(spark, kept, table) for table in COUNTED} == before
+    assert as_before(spark, kept, before) == before
     assert idle(kept)
 
 
