@@ -75,9 +75,9 @@ def maintain(
 
     The writer's lock is held for one table at a time, and only where something goes, so that a follower goes on.
 
-    Raises UsageError: no warehouse yet, only Spark opens it, or the settings name a table whose rows stay. WriterBusy: a
-    backup is being made, or another process writes for longer than ``lock.wait_seconds``; what went before stays gone, and
-    a rerun goes on.
+    Raises UsageError: no warehouse yet, only Spark opens it, or the settings name a table whose rows stay. WriterBusy:
+    a backup is being made, or another process writes for longer than ``lock.wait_seconds``; what went before stays
+    gone, and a rerun goes on.
     """
     warehouse, now = Warehouse(settings), now or datetime.now(UTC)
     retention.check(settings)
