@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 Test = TypeVar("Test", bound=Callable[..., object])
 DECIDES = ("sql", "pipelines/engines", "pipelines/incidents/signature.py", "expectations/rules.py")
+UNREAD_PARTS = ("Purpose", "Usage", "Grain", "Feeds", "Kept", "Speaks of what is kept")
+"""Parts of a SELECT's head that decide nothing of its rows."""
+_PART = re.compile(r"-- ([A-Z][a-z ]*):")
 PROVEN = ROOT / "tests" / "data" / "engines.sha256"
 PARAMETERS = {"silent_after_seconds": 300}
 MOMENT = datetime(2026, 11, 21, 2, 41, 17, tzinfo=UTC)
@@ -57,11 +61,25 @@ def digest() -> str:
     paths = [path for place in DECIDES for path in (ROOT / place, *sorted((ROOT / place).rglob("*")))]
     found = hashlib.sha256()
     for file in [path for path in paths if path.suffix in (".sql", ".py")]:
-        found.update(file.relative_to(ROOT).as_posix().encode() + b"\0" + file.read_bytes())
+        text = file.read_text(encoding="utf-8")
+        content = "\n".join(_deciding(text)) if file.suffix == ".sql" else text
+        found.update(f"{file.relative_to(ROOT).as_posix()}\0{content}".encode())
     locked = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
     versions = sorted(f"{package['name']} {package['version']}" for package in locked if package["name"] != "afterlog")
     found.update("\0".join(versions).encode())
     return found.hexdigest()
+
+
+def _deciding(text: str) -> Iterator[str]:
+    """Yield the lines of a SELECT without those of its head that no engine reads, such as its purpose."""
+    part = ""
+    for row in text.splitlines():
+        if row.startswith("--"):
+            named = _PART.match(row)
+            part = named[1] if named else part
+            if part in UNREAD_PARTS:
+                continue
+        yield row
 
 
 def is_proven() -> bool:
