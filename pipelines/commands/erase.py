@@ -22,6 +22,7 @@ from expectations.rules import counted
 from pipelines.columns.profiles import profiles_of
 from pipelines.commands import display
 from pipelines.commands.doctor import Check
+from pipelines.commands.maintain import unless_backed_up
 from pipelines.commands.query import stored
 from pipelines.commands.selection import DEAD_LETTERS, Selected, Selector, select
 from pipelines.engines.duckdb import sessions
@@ -129,11 +130,16 @@ def erase(settings: Settings, selector: Selector, told: Callable[[str], object] 
 
     A process that is killed leaves what the next one with the same selector goes on with.
 
-    Raises UsageError: as ``plan``, or another erasure is not done yet. WriterBusy: another process writes.
+    Raises UsageError: as ``plan``, or another erasure is not done yet. WriterBusy: another process writes, or makes a
+    backup.
     """
     warehouse = Warehouse(settings)
     warehouse.refuse_spark_only("data is erased")
-    with lock.writer(settings, PURPOSE), warehouse.store.lock(append.REPLAYS_LOCK, PURPOSE, math.inf):
+    with (
+        unless_backed_up(warehouse, PURPOSE),
+        lock.writer(settings, PURPOSE),
+        warehouse.store.lock(append.REPLAYS_LOCK, PURPOSE, math.inf),
+    ):
         tables = stored(warehouse, "data is erased")
         under_way = _under_way(warehouse, selector)
         secret = bytes.fromhex(under_way.secret)

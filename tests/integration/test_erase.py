@@ -21,7 +21,7 @@ from pipelines.cli import app
 from pipelines.commands import show, trace
 from pipelines.commands.erase import UNDER_WAY, checks, erase, plan
 from pipelines.commands.selection import Selector, selector_of
-from pipelines.errors import UsageError
+from pipelines.errors import UsageError, WriterBusy
 from pipelines.replay import store
 from pipelines.replay.actions import drawn, expiries
 from pipelines.replay.candidates import Choice
@@ -31,7 +31,7 @@ from pipelines.settings import Settings, load
 from pipelines.site import report
 from pipelines.stage import Summarise
 from pipelines.stores import lock
-from pipelines.warehouse import jvmless
+from pipelines.warehouse import backups, jvmless
 from pipelines.warehouse.actions import NOTE, act
 from pipelines.warehouse.redaction import hash_of
 from pipelines.warehouse.tables import Warehouse
@@ -297,6 +297,15 @@ def erased_by(settings: Settings) -> list[Any]:
         sorted(({name: one for name, one in row.items() if name not in dropped} for row in each), key=repr)
         for each in (noted, audited)
     ]
+
+
+def test_nothing_is_erased_while_a_backup_copies_it(settings: Settings) -> None:
+    before = tables(settings)
+    with Warehouse(settings).store.lock(backups.LOCK, "a backup") as is_held:
+        assert is_held
+        with pytest.raises(WriterBusy, match="backup"):
+            erase(settings, KEY)
+    assert tables(settings) == before
 
 
 def test_a_stage_that_has_still_to_read_is_named(spark: SparkSession, settings: Settings) -> None:
