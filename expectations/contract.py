@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from expectations.rules import Rule
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 ORIGIN = ("cluster", "_source", "_bronze_id")
 """The columns that identify a row of bronze: the grain of all tables there."""
 MOST_RULES = 62  # one bit each in a bigint
+Content = Literal["key", "payload", "headers", "message", "trace", "line", "text"]
+"""What a column holds of what people sent: a record's key, payload or headers; an error's message or stack trace; a
+line as it landed; another free text."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,8 @@ class Column:
 
     ``evidence`` columns exist in candidates and quarantine only: they show what could not be typed. A ``later`` column
     came to tables that were there: a summarised table takes it at its next run, without a rebuild. Until a row is
-    computed again it lacks the column, which reads as null and must be as true.
+    computed again it lacks the column, which reads as null and must be as true. ``content`` says that values that
+    people sent can be in it, and how `afterlog erase` takes them out of a record that is forgotten.
     """
 
     name: str
@@ -32,6 +36,7 @@ class Column:
     rules: tuple[Rule, ...] = ()
     evidence: bool = False
     later: bool = False
+    content: Content | None = None
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ def origin(unit: str) -> tuple[Column, ...]:
             "Number of the request on its connection.",
             (not_null("A logged request has a correlation id.").where(READABLE),),
         ),
-        Column("client_id", "string", "The client's name for itself."),
-        Column("principal", "string", "Who the broker took the client for."),
+        Column("client_id", "string", "The client's name for itself.", content="text"),
+        Column("principal", "string", "Who the broker took the client for.", content="text"),
         Column("api_version", "int", "Version of the request."),
     )
 
@@ -70,7 +70,7 @@ def outcome(codes: tuple[int, ...], subject: str = "error_code") -> tuple[Column
             ),
         ),
         Column("error_name", "string", "Kafka's name of the error code; null where it has none."),
-        Column("error_message", "string", "What the broker said of it; null where it said nothing."),
+        Column("error_message", "string", "What the broker said of it; null where it said nothing.", content="text"),
     )
 
 
@@ -81,13 +81,14 @@ DEFECTS = Column(
 )
 CONTENT_HASH = Column("_content_hash", "bigint", "Hash of what was exchanged: tells a duplicate from a conflict.")
 EVIDENCE = (
-    Column("line", "binary", "The line as logged.", evidence=True),
+    Column("line", "binary", "The line as logged.", evidence=True, content="line"),
     Column(
         "error",
         "string",
         "Why the line cannot be read.",
         (readable("error", "A line of the request log can be read."),),
         evidence=True,
+        content="text",
     ),
 )
 THROTTLE = Column(

@@ -17,7 +17,7 @@ SIGNATURE = (
     Column("disposition", "string", "Why the records were dead-lettered; null where nothing tells."),
     Column("exception_class", "string", "Class of the exception."),
     Column("exception_cause_class", "string", "Class of the exception's cause."),
-    Column("error_pattern", "string", "First line of the error message; what varies in it is `<*>`."),
+    Column("error_pattern", "string", "First line of the error message; what varies in it is `<*>`.", content="text"),
     Column("error_frame", "string", "Top frame of the stack trace that is not of a framework, without its line."),
 )
 OWNER = Column(

@@ -11,13 +11,13 @@ def landed(bronze_id: str) -> tuple[Column, ...]:
     """Return the columns of a bronze table; ``bronze_id`` is the comment of its column ``_bronze_id``."""
     return (
         *provenance.landed(bronze_id),
-        Column("line", "binary", "The line as it came, fields that are not known here included."),
-        Column("error", "string", "Why the line is no JSON object; else null."),
+        Column("line", "binary", "The line as it came, fields that are not known here included.", content="line"),
+        Column("error", "string", "Why the line is no JSON object; else null.", content="text"),
     )
 
 
 EVIDENCE = (
-    Column("line", "binary", "The line as it came.", evidence=True),
+    Column("line", "binary", "The line as it came.", evidence=True, content="line"),
     Column(
         "line_error",
         "string",

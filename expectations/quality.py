@@ -110,9 +110,47 @@ INCIDENT_ACTIONS = Contract(
             "timestamp",
             "Until when alerts are muted; of a resolution the last record's time, if that was ahead of the clock.",
         ),
-        Column("note", "string", "What the person wrote; null without."),
+        Column("note", "string", "What the person wrote; null without.", content="text"),
     ),
     grain=("action_id",),
 )
 
-QUALITY = (STAGE_RUNS, EXPECTATION_RESULTS, GAPS, INCIDENT_ACTIONS)
+ERASURES = Contract(
+    table="quality.erasures",
+    description="One row per erasure of a person's data and table that it changed, and one with no table for its proof;"
+    " never what was erased.",
+    columns=(
+        Column("erasure_id", "string", "Id of the erasure."),
+        Column("began_at", "timestamp", "When it began."),
+        Column("finished_at", "timestamp", "When its proof was made."),
+        Column("erased_by", "string", "Account that erased."),
+        Column("selector", "string", "How the records were named: key, header, where or message; not by what."),
+        Column("table", "string", "Table that was changed; null: the whole warehouse."),
+        Column("row_count", "bigint", "Rows in which something was erased."),
+        Column("cell_count", "bigint", "Cells in which something was erased."),
+        Column("file_count", "bigint", "Of the proof: files that were read to their end; else null."),
+        Column("left_count", "bigint", "Of the proof: files in which something was found; else null."),
+    ),
+    grain=("erasure_id", "table"),
+)
+
+ERASED_RECORDS = Contract(
+    table="quality.erased_records",
+    description="One row per landed row that an erasure changed: copies of it never land again.",
+    columns=(
+        Column("erasure_id", "string", "Erasure in quality.erasures."),
+        Column("erased_at", "timestamp", "When the erasure began."),
+        Column("cluster", "string", "Kafka cluster, a setting."),
+        Column("table", "string", "Table of bronze that the row is in."),
+        Column("bronze_id", "string", "Its _bronze_id there."),
+        Column("dlq_topic", "string", "Dead-letter topic of the record; null of other feeds."),
+        Column("dlq_topic_id", "string", "Its topic id, where the source knows it."),
+        Column("dlq_partition", "int", "Partition of the record."),
+        Column("dlq_offset", "bigint", "Offset of the record."),
+        Column("dlq_timestamp", "timestamp", "Kafka's timestamp of the record: a topic can have other records later."),
+        Column("is_whole", "boolean", "True: all of its content was erased; false: only what was named."),
+    ),
+    grain=("erasure_id", "cluster", "table", "bronze_id"),
+)
+
+QUALITY = (STAGE_RUNS, EXPECTATION_RESULTS, GAPS, INCIDENT_ACTIONS, ERASURES, ERASED_RECORDS)

@@ -852,11 +852,13 @@ def doctor(
     """Say what is wrong with this machine, the settings and the warehouse, and how to fix it."""
     from pipelines.alerts import listing
     from pipelines.commands import doctor as diagnosis
+    from pipelines.commands import erase as erasing
     from pipelines.replay import checks as of_replays
 
     settings = _settings(warehouse, landing, cluster, creates=True, says=False, whole=False)
     with Warehouse(settings).store.pinned():
-        checks = diagnosis.diagnose(settings, {"alerts": listing.checks, "replay rules": of_replays.checks})
+        others = {"alerts": listing.checks, "replay rules": of_replays.checks, "erasure": erasing.checks}
+        checks = diagnosis.diagnose(settings, others)
     diagnosis.show(checks, as_json=format == "json")
     raise typer.Exit(diagnosis.exit_code(checks))
 
@@ -947,6 +949,49 @@ def migrate(
             print(json.dumps(asdict(one)))
     else:
         upgrades.show(done, dry_run)
+
+
+@app.command()
+def erase(
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Of a person's records; - reads it, @FILE too.", show_default=False),
+    ] = None,
+    header: Annotated[
+        str | None, typer.Option(metavar="NAME=VALUE", help="A header of theirs.", show_default=False)
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="SQL", help="A condition on silver.dlq_records.", show_default=False)
+    ] = None,
+    message: Annotated[
+        str | None, typer.Option(metavar="TOPIC:PARTITION:OFFSET", help="One record.", show_default=False)
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be erased.")] = False,
+    format: Annotated[TableFormat, typer.Option(help="json: one object.")] = "table",
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
+    verbose: Verbose = False,
+) -> None:
+    """Forget a person: erase what records say of them, everywhere in the warehouse, and prove it."""
+    from pipelines.commands import erase as erasing
+    from pipelines.commands.selection import selector_of
+
+    selector = selector_of(key, header, where, message)
+    settings = _settings(warehouse, landing)
+    if dry_run or not yes:
+        planned = erasing.plan(settings, selector)
+        if dry_run:
+            print(erasing.as_json(planned)) if format == "json" else erasing.show(planned, True)
+            return
+        erasing.show(planned, True)
+        if not sys.stdin.isatty():
+            raise UsageError("Nothing is erased without an answer: give --yes.")
+        if not typer.confirm("Erase it? Nothing brings it back."):
+            raise typer.Exit(1)
+    done = erasing.erase(settings, selector)
+    print(erasing.as_json(done)) if format == "json" else erasing.show(done, False)
+    raise typer.Exit(0 if done.is_done else 1)
 
 
 @app.command()

@@ -21,13 +21,14 @@ CONTRACT = Contract(
             "line",
             "binary",
             "The event as logged, without wrappers, with its continuation lines and the event that says how it ended.",
+            content="line",
         ),
-        Column("message", "string", "What the event says, where its layout is JSON; else null."),
+        Column("message", "string", "What the event says, where its layout is JSON; else null.", content="line"),
         Column(
             "event_id", "string", "SHA-256 of the event's first two lines and its occurrence: a longer copy has it."
         ),
         Column("is_partial", "boolean", "True where the file ends before more of the event may have been logged."),
-        Column("error", "string", "Why the event cannot be read; else null."),
+        Column("error", "string", "Why the event cannot be read; else null.", content="text"),
     ),
     grain=ORIGIN,
 )

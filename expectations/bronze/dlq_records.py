@@ -16,12 +16,14 @@ CONTRACT = Contract(
         Column("offset", "bigint", "Offset of the record."),
         Column("timestamp", "timestamp", "Kafka's timestamp of the record; null where Kafka has none (-1)."),
         Column("timestamp_type", "int", "0 CreateTime, 1 LogAppendTime; null where unknown."),
-        Column("key", "binary", "Record key, the bytes."),
-        Column("value", "binary", "Record value, the bytes."),
-        Column("headers", HEADERS, "All headers in order, with duplicates."),
+        Column("key", "binary", "Record key, the bytes.", content="key"),
+        Column("value", "binary", "Record value, the bytes.", content="payload"),
+        Column("headers", HEADERS, "All headers in order, with duplicates.", content="headers"),
         Column("lossy_encoding", "boolean", "True where bytes were lost before the record landed, or may have been."),
-        Column("raw", "binary", "The line, where it is not in the capture form, as it came; else null."),
-        Column("error", "string", "Why the line cannot be read as a record; else null."),
+        Column(
+            "raw", "binary", "The line, where it is not in the capture form, as it came; else null.", content="line"
+        ),
+        Column("error", "string", "Why the line cannot be read as a record; else null.", content="text"),
         Column("form", "string", "Form in which the record landed; null from topics, and where it cannot be read."),
         Column(
             "masked",

@@ -60,7 +60,7 @@ CONTRACT = Contract(
         Column("size_in_bytes", "bigint", "Size of the batch with its header, as the header says it."),
         Column("unread_bytes", "bigint", "Bytes from here on that are not understood; null where reading went on."),
         Column("header", "binary", "Header of the batch, the bytes."),
-        Column("error", "string", "Code of what is wrong with the batch; else null."),
+        Column("error", "string", "Code of what is wrong with the batch; else null.", content="text"),
         Column("base_offset", "bigint", "Offset of the first record, also of one that compaction removed."),
         Column("last_offset", "bigint", "Offset of the last record, also of one that compaction removed."),
         Column("magic", "int", "Message format: 0, 1 or 2."),

@@ -14,9 +14,21 @@ CONTRACT = Contract(
             "timestamp",
             "Timestamp of the line; where it names no zone, of that of its wrapper, else of the setting.",
         ),
-        Column("line", "binary", "The line as it landed, with its wrapper; parts of a line are lines of it."),
-        Column("message", "string", "What the line says, where `line` has it escaped or in parts; else null."),
-        Column("error", "string", "Why the line cannot be read as a request and its response; else null."),
+        Column(
+            "line",
+            "binary",
+            "The line as it landed, with its wrapper; parts of a line are lines of it.",
+            content="line",
+        ),
+        Column(
+            "message",
+            "string",
+            "What the line says, where `line` has it escaped or in parts; else null.",
+            content="line",
+        ),
+        Column(
+            "error", "string", "Why the line cannot be read as a request and its response; else null.", content="text"
+        ),
     ),
     grain=ORIGIN,
 )

@@ -11,7 +11,7 @@ CONTRACT = Contract(
     description="One row per producer and topic, by what its client and its brokers make of its settings.",
     columns=(
         Column("cluster", "string", "Kafka cluster, a setting.", (not_null(),)),
-        Column("client_id", "string", "The producer's client.id.", (not_null(),)),
+        Column("client_id", "string", "The producer's client.id.", (not_null(),), content="text"),
         Column("topic", "string", "Topic that it writes to.", (not_null(),)),
         Column(
             "requested_mode",

@@ -49,9 +49,9 @@ CONTRACT = Contract(
         Column("acknowledgement_count", "bigint", "Acknowledgements of the message; 0 where none landed."),
         Column("acknowledged_at", "timestamp", "When the producer was told, of the first acknowledgement."),
         Column("produced_at", "timestamp", "Timestamp of the record, as the acknowledgement says it."),
-        Column("client_id", "string", "The producer's client.id."),
-        Column("trace_id", "string", "Trace of the message; many messages may share it."),
-        Column("error", "string", "Exception, or error, that the producer was told."),
+        Column("client_id", "string", "The producer's client.id.", content="text"),
+        Column("trace_id", "string", "Trace of the message; many messages may share it.", content="text"),
+        Column("error", "string", "Exception, or error, that the producer was told.", content="message"),
         Column("error_class", "string", "Its class."),
         Column(
             "transaction_state",

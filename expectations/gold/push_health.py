@@ -31,6 +31,7 @@ CONTRACT = Contract(
             "string",
             "The plugin's last failure: permanent, transient or unknown; null without one.",
             (one_of("permanent", "transient", "unknown"),),
+            content="text",
         ),
         Column("error_names", "array<string>", "Errors of refused pushes, in order of the alphabet."),
         Column("first_pushed_at", "timestamp", "First push."),

@@ -14,7 +14,7 @@ CONTRACT = Contract(
         Column("discarded_at", "timestamp", "When.", (not_null(),)),
         Column("discarded_by", "string", "Account that ran the command."),
         Column("rule", "string", "Name of the remediation rule that decided; null: a person did."),
-        Column("note", "string", "What the person wrote; null without."),
+        Column("note", "string", "What the person wrote; null without.", content="text"),
     ),
     grain=("cluster", "dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset"),
 )

@@ -13,7 +13,12 @@ CONTRACT = Contract(
         Column("plan_hash", "string", "SHA-256 over the options, targets and records, bytes included.", (not_null(),)),
         Column("created_at", "timestamp", "When it was made.", (not_null(),)),
         Column("created_by", "string", "Account that made it."),
-        Column("choice", "string", "What chose the records: an incident, places, a condition, or the rules."),
+        Column(
+            "choice",
+            "string",
+            "What chose the records: an incident, places, a condition, or the rules.",
+            content="text",
+        ),
         Column("target", "string", "original, or the topic that all records go to.", (not_null(),)),
         Column("kafka_cluster_id", "string", "Kafka's id of the cluster with the targets."),
         Column(

@@ -31,9 +31,9 @@ CONTRACT = Contract(
         Column("action", "string", "What it says.", (one_of("REPLAY", "HOLD", "DISCARD", "REVIEW"),)),
         Column("target_topic", "string", "Topic that the record goes to."),
         Column("target_partition", "int", "Partition that it goes to; null: its key decides."),
-        Column("key", "binary", "Key to produce."),
-        Column("value", "binary", "Value to produce."),
-        Column("headers", HEADERS, "Headers to produce, without those that the replay adds."),
+        Column("key", "binary", "Key to produce.", content="key"),
+        Column("value", "binary", "Value to produce.", content="payload"),
+        Column("headers", HEADERS, "Headers to produce, without those that the replay adds.", content="headers"),
         Column(
             "payload_from",
             "string",

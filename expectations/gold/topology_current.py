@@ -45,7 +45,7 @@ CONTRACT = Contract(
         Column("last_attempted_at", "timestamp", "Last push, accepted or refused, since the group was last deleted."),
         Column("last_error_code", "int", "Error code of that push; 0 is success."),
         Column("last_error_name", "string", "Its name."),
-        Column("last_error_message", "string", "What the broker said."),
+        Column("last_error_message", "string", "What the broker said.", content="text"),
         Column("last_described_at", "timestamp", "Last describe of the group that told a status, since a deletion."),
         Column("described_status", "int", "Status that it gave."),
         Column("solicitation_count", "bigint", "How often members were asked for the description since a deletion."),
@@ -69,6 +69,7 @@ CONTRACT = Contract(
             "The later of the last accepted description and the last that a describe showed, KIP-1331's wire schema as "
             "JSON.",
             (is_true("where_a_revision_is", "revision IS NULL OR description IS NOT NULL", "A revision has one."),),
+            content="text",
         ),
     ),
     grain=("cluster", "group_id"),

@@ -42,7 +42,12 @@ CONTRACT = Contract(
         Column("observed_count", "bigint", "Describes that showed it.", (at_least(0),)),
         Column("node_count", "int", "Nodes of the description."),
         DEFECTS,
-        Column("description", "string", "Description as first accepted or shown, KIP-1331's wire schema as JSON."),
+        Column(
+            "description",
+            "string",
+            "Description as first accepted or shown, KIP-1331's wire schema as JSON.",
+            content="text",
+        ),
     ),
     grain=("cluster", "group_id", "revision"),
 )

@@ -53,11 +53,23 @@ CONTRACT = Contract(
         ),
         Column("key_size", "int", "Bytes of the serialized key; -1 where there is none, or it is unknown."),
         Column("value_size", "int", "Bytes of the serialized value; -1 where there is none, or it is unknown."),
-        Column("error", "string", "Exception, class and message, or the error code's name; null on success."),
+        Column(
+            "error",
+            "string",
+            "Exception, class and message, or the error code's name; null on success.",
+            content="message",
+        ),
         Column("error_class", "string", "Class of the exception, where the text begins with one."),
-        Column("headers", HEADERS, "Headers of the record in order, with those that interceptors added."),
-        Column("trace_id", "string", "Trace of the message, from the header that the settings name; else null."),
-        Column("client_id", "string", "The producer's client.id, where the sender adds it."),
+        Column(
+            "headers", HEADERS, "Headers of the record in order, with those that interceptors added.", content="headers"
+        ),
+        Column(
+            "trace_id",
+            "string",
+            "Trace of the message, from the header that the settings name; else null.",
+            content="text",
+        ),
+        Column("client_id", "string", "The producer's client.id, where the sender adds it.", content="text"),
         Column(
             "acknowledged_at",
             "timestamp",

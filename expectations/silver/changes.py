@@ -42,6 +42,7 @@ CONTRACT = Contract(
                 .where(READABLE)
                 .failing("came without what or commit"),
             ),
+            content="text",
         ),
         Column(
             "commit",
@@ -49,7 +50,7 @@ CONTRACT = Contract(
             "Hash of the commit; null where it is not told.",
             (matches("hash", COMMIT, "7 to 64 hexadecimal digits.").failing("named a commit that is no hash"),),
         ),
-        Column("link", "string", "Address that tells more; null where it is not told."),
+        Column("link", "string", "Address that tells more; null where it is not told.", content="text"),
         Column("environment", "string", "Such as production; null where it is not told."),
         Column(
             "time",

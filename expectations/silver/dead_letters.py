@@ -23,7 +23,7 @@ CONTRACT = Contract(
         Column("original_offset", "bigint", "Offset of the record that failed."),
         Column("consumer_group", "string", "Group that could not consume the record."),
         Column("delivery_count", "int", "How often the record was delivered."),
-        Column("error_message", "string", "Message of the broker or of the exception."),
+        Column("error_message", "string", "Message of the broker or of the exception.", content="message"),
         Column("routed_at", "timestamp", "When the record was dead-lettered."),
         Column("payload_copied", "boolean", "False where the broker wrote headers only."),
         Column(

@@ -211,7 +211,13 @@ CONTRACT = Contract(
             "How often the record was delivered; null where absent or no number, which violates no specified profile.",
             (_utf8("delivery_count"),),
         ),
-        Column("error_message", "string", "Message of the broker or of the exception.", (_utf8("error_message"),)),
+        Column(
+            "error_message",
+            "string",
+            "Message of the broker or of the exception.",
+            (_utf8("error_message"),),
+            content="message",
+        ),
         Column("exception_class", "string", "Class of the exception.", (_utf8("exception_class"),)),
         Column(
             "exception_cause_class",
@@ -219,7 +225,13 @@ CONTRACT = Contract(
             "Class of the exception's cause, where the headers name it.",
             (_utf8("exception_cause_class"),),
         ),
-        Column("exception_stacktrace", "string", "Stack trace of the exception.", (_utf8("exception_stacktrace"),)),
+        Column(
+            "exception_stacktrace",
+            "string",
+            "Stack trace of the exception.",
+            (_utf8("exception_stacktrace"),),
+            content="trace",
+        ),
         Column("connector_name", "string", "Name of the Kafka Connect connector.", (_utf8("connector_name"),)),
         Column("task_id", "string", "Task of the connector.", (_utf8("task_id"),)),
         Column("stage", "string", "Stage of the connector's pipeline that failed.", (_utf8("stage"),)),
@@ -247,8 +259,8 @@ CONTRACT = Contract(
             "True where key and value have the bytes of a transaction's control marker; the source's log decides, see"
             " silver.dlq_control_markers.",
         ),
-        Column("key", "binary", "Record key, the bytes."),
-        Column("value", "binary", "Record value, the bytes."),
+        Column("key", "binary", "Record key, the bytes.", content="key"),
+        Column("value", "binary", "Record value, the bytes.", content="payload"),
         Column(
             "earlier_hops",
             HOPS,
@@ -258,6 +270,7 @@ CONTRACT = Contract(
             "user_headers",
             HEADERS,
             "All headers in order except those of the record's profile and of earlier hops whose set is complete.",
+            content="headers",
         ),
         Column(
             "reserved_header_collision",
@@ -288,11 +301,23 @@ CONTRACT = Contract(
             "The profile, or both where a share group wrote both of its sets.",
             evidence=True,
         ),
-        Column("original_partition_text", "string", "The partition as the header says it.", evidence=True),
-        Column("original_offset_text", "string", "The offset as the header says it.", evidence=True),
-        Column("original_timestamp_text", "string", "The original timestamp as the header says it.", evidence=True),
-        Column("delivery_count_text", "string", "The delivery count as the header says it.", evidence=True),
-        Column("routed_at_text", "string", "The timestamp of routing as the header says it.", evidence=True),
+        Column(
+            "original_partition_text", "string", "The partition as the header says it.", evidence=True, content="text"
+        ),
+        Column("original_offset_text", "string", "The offset as the header says it.", evidence=True, content="text"),
+        Column(
+            "original_timestamp_text",
+            "string",
+            "The original timestamp as the header says it.",
+            evidence=True,
+            content="text",
+        ),
+        Column(
+            "delivery_count_text", "string", "The delivery count as the header says it.", evidence=True, content="text"
+        ),
+        Column(
+            "routed_at_text", "string", "The timestamp of routing as the header says it.", evidence=True, content="text"
+        ),
         Column("undecodable_headers", "array<string>", "Fields whose header is not UTF-8.", evidence=True),
         Column(
             "missing_fields",
@@ -312,14 +337,15 @@ CONTRACT = Contract(
             "Fields whose value is not what the record's profile says; null for specified profiles.",
             evidence=True,
         ),
-        Column("headers", HEADERS, "All headers in order, with duplicates.", evidence=True),
-        Column("raw", "binary", "The line, where it cannot be read as a record.", evidence=True),
+        Column("headers", HEADERS, "All headers in order, with duplicates.", evidence=True, content="headers"),
+        Column("raw", "binary", "The line, where it cannot be read as a record.", evidence=True, content="line"),
         Column(
             "error",
             "string",
             "Why the line cannot be read as a record.",
             (readable("error", "A line can be read as a record."),),
             evidence=True,
+            content="text",
         ),
     ),
     grain=("cluster", "dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset"),

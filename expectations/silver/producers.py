@@ -14,7 +14,13 @@ CONTRACT = Contract(
     description="One row per distinct statement on a producer: settings that decide on idempotence, topic and brokers.",
     columns=(
         *origin("bronze.producers"),
-        Column("client_id", "string", "The producer's client.id.", (not_null("It is named.").where(READABLE),)),
+        Column(
+            "client_id",
+            "string",
+            "The producer's client.id.",
+            (not_null("It is named.").where(READABLE),),
+            content="text",
+        ),
         Column("topic", "string", "Topic that it writes to.", (not_null("It is named.").where(READABLE),)),
         Column("client_version", "string", "Version of the client, with its library's name if it is not Kafka's own."),
         Column(

@@ -165,7 +165,7 @@ CONTRACT = Contract(
             "Bytes from here on that are not understood; null where reading went on.",
             evidence=True,
         ),
-        Column("error", "string", "Code of what is wrong with the batch.", evidence=True),
+        Column("error", "string", "Code of what is wrong with the batch.", evidence=True, content="text"),
         Column(
             "unread", "string", "Why no batch of the file was looked for: what it is in place of one.", evidence=True
         ),

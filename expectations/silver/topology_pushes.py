@@ -52,6 +52,7 @@ CONTRACT = Contract(
             "string",
             "Topology description, in KIP-1331's wire schema as JSON.",
             (not_null("An accepted push carries a description.").where(ACCEPTED),),
+            content="text",
         ),
         Column(
             "topology_hash",

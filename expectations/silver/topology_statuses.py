@@ -32,7 +32,12 @@ CONTRACT = Contract(
         Column("member_count", "int", "Members of the group."),
         STATUS,
         Column("status_name", "string", "Name of the status; null where it has none."),
-        Column("description", "string", "Topology description, in KIP-1331's wire schema as JSON; else null."),
+        Column(
+            "description",
+            "string",
+            "Topology description, in KIP-1331's wire schema as JSON; else null.",
+            content="text",
+        ),
         Column(
             "topology_hash",
             "string",

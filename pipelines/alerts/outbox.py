@@ -25,9 +25,9 @@ from pipelines.settings.alerts import Route
 from pipelines.stores.base import Store
 from pipelines.teams import is_of
 from pipelines.text import iso
-from pipelines.warehouse.alert_log import FILE, kind_of, severity_of, title_of
+from pipelines.warehouse.alert_log import FILE, LOCK, kind_of, severity_of, title_of
 
-LOCK, ASKED = ".lock", ".asked"
+ASKED = ".asked"
 VERSION = 1
 MOST_LOGGED = 500
 REMEMBERED = timedelta(days=30)

@@ -85,7 +85,7 @@ def maintain(
         aged = _aged(warehouse, table, now, is_dry_run, say)
         found = outdated(warehouse, table, CATALOG, days)
         if found.paths and not is_dry_run:
-            with _unless_backed_up(warehouse), lock.writer(settings, "afterlog maintain"):
+            with unless_backed_up(warehouse, "afterlog maintain"), lock.writer(settings, "afterlog maintain"):
                 found = outdated(warehouse, table, CATALOG, days)  # a run may have begun a batch meanwhile
                 for path in found.paths:
                     warehouse.store.checked()
@@ -121,12 +121,12 @@ def _aged(
 
 
 @contextlib.contextmanager
-def _unless_backed_up(warehouse: Warehouse) -> Iterator[None]:
+def unless_backed_up(warehouse: Warehouse, purpose: str) -> Iterator[None]:
     """Keep backups from beginning.
 
     Raises WriterBusy: one is being made, which has still to copy what would go.
     """
-    with warehouse.store.lock(backups.LOCK, "afterlog maintain") as is_held:
+    with warehouse.store.lock(backups.LOCK, purpose) as is_held:
         if not is_held:
             raise WriterBusy(
                 f"A backup of {warehouse.root} is being made: nothing goes until it is done; try again then."

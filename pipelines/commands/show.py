@@ -20,6 +20,7 @@ from pipelines.privacy import Masks
 from pipelines.steps.collapse import CONFLICT
 from pipelines.teams import Teams, refuse_others
 from pipelines.text import elided, first_names, hint
+from pipelines.warehouse import erased
 from pipelines.warehouse.jvmless import query, rows
 from pipelines.warehouse.tables import Warehouse
 
@@ -78,7 +79,8 @@ def answer(
         found = _at(warehouse, table, place)
         if found:
             refuse_others(team, Teams.of_settings(warehouse.settings).of_row(found[0]), f"The dead letter at {place}")
-            letter = Letter(place, table, state, found[0], masks)
+            erased_at = erased.places(warehouse).get((place.topic, place.partition, place.offset))
+            letter = Letter(place, table, state, found[0], masks, erased_at)
             return Answer(letter.as_json() if form == "json" else letter.as_text(shown_as, full), _others(found))
     return _nothing(warehouse, place, form)
 
@@ -110,9 +112,17 @@ def _others(found: Sequence[dict[str, Any]]) -> tuple[str, ...]:
 class Letter:
     """A dead letter at its place, as a table has it, masked."""
 
-    def __init__(self, place: Place, table: str, state: str, row: Mapping[str, Any], masks: Masks) -> None:
+    def __init__(
+        self,
+        place: Place,
+        table: str,
+        state: str,
+        row: Mapping[str, Any],
+        masks: Masks,
+        erased_at: datetime | None = None,
+    ) -> None:
         """Mask the row and read its key and value; raises UsageError: a schema file cannot be used."""
-        self.place, self.table, self.state = place, table, state
+        self.place, self.table, self.state, self.erased_at = place, table, state, erased_at
         self.record = masks.record(row)
         parts: tuple[Part, Part] = ("key", "value")
         self.payloads = {part: masks.payload(row, part) for part in parts}
@@ -128,6 +138,7 @@ class Letter:
                 "timestamp": _time(record["dlq_timestamp"]),
                 "table": self.table,
                 "state": self.state,
+                "erased_at": _time(self.erased_at),
                 "violations": record.get("violations") or [],
                 **{name: record.get(name) or [] for name in (*EVIDENCE, "masked")},
                 **{name: _time(record[name]) for name in FACTS},
@@ -143,13 +154,15 @@ class Letter:
         lines = [str(self.place)]
         for name, texts in self._facts(full):
             lines += [f"  {name if not at else '':<15}  {text}".rstrip() for at, text in enumerate(texts)]
-        for heading, texts in self._blocks(shown_as, full):
+        for heading, texts in self._blocks(shown_as, full) if self.erased_at is None else ():
             lines += [f"  {heading}", *(f"    {text}".rstrip() for text in texts)]
         return "\n".join(lines)
 
     def _facts(self, full: bool) -> Iterator[tuple[str, list[str]]]:
         record = self.record
         yield "dead-lettered", [self._when()]
+        if self.erased_at is not None:
+            yield "erased", [f"on {_time(self.erased_at)}: its content is gone, only the facts below are left"]
         if self.table != SILVER:
             yield self.state, list(self._why())
         told = {"header": "its headers say so", "message": "as the broker's message says"}

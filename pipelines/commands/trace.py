@@ -21,6 +21,7 @@ from pipelines.run.newest import EVER
 from pipelines.settings.teams import NO_TEAM
 from pipelines.teams import Teams, in_words, is_of, refuse_others
 from pipelines.text import elided, hint, iso
+from pipelines.warehouse import erased
 from pipelines.warehouse.jvmless import greatest, query, rows
 from pipelines.warehouse.tables import Warehouse
 
@@ -446,6 +447,8 @@ def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) 
             _letter(row, letter, place, passed),
             _facts(row),
         )
+        if at := erased.places(warehouse).get(letter):
+            yield Event(at, "erased", f"the content of {letter}; what failed, where and when is left", {})
         if letter not in passed and len(passed) < MOST_HOPS:
             yield from _dead_letters(warehouse, letter, passed | {place, letter})
     for letter, row in _inferred(warehouse, "original", place):

@@ -23,6 +23,7 @@ from pipelines.replay.journal import Journal, Request, State, Status, place_of
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Letter, Plan, Replayed
 from pipelines.teams import Teams
+from pipelines.warehouse import erased
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def drawn(
     found = candidates.chosen(choice, settings.replay.most_records)
     entries = planning.judged(found, known, options)
     planning.judge_loops(entries, eligibility.letter_topics(warehouse))
+    planning.judge_erased(entries, erased.places(warehouse))
     cluster_id, targets = "", {}
     if not dry_run:
         from pipelines.replay import client
@@ -285,9 +287,12 @@ def expiries(warehouse: Warehouse, rows: Sequence[Mapping[str, Any]]) -> dict[st
     replayed: dict[str, set[Letter]] = defaultdict(set)
     for one in store.replayed(warehouse, next(iter(left)) if len(left) == 1 else None):
         replayed[one["plan_id"]].add(Letter.of(one))
+    gone = erased.places(warehouse)
     most_of_teams = Teams.of_settings(warehouse.settings).most_records()
     for plan_id, row in left.items():
         found[plan_id] = _why_expired(row, known, planned[plan_id], candidates[plan_id], replayed[plan_id])
+        if lost := [gone[at] for one in planned[plan_id] if (at := (one.topic, one.partition, one.offset)) in gone]:
+            found[plan_id] = f"{counted(len(lost), 'record')} of it {'was' if len(lost) == 1 else 'were'} erased."
         for name, most in most_of_teams.items() if found[plan_id] is None else ():
             if (count := sum(name in one.teams for one in candidates[plan_id])) > most:
                 found[plan_id] = f"it has {count:,} records of team {visible(name)}, which allows {most:,} in one plan."

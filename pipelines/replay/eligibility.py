@@ -26,7 +26,7 @@ from pipelines.replay.rules import Rules
 from pipelines.run.newest import moment
 from pipelines.settings import Settings
 from pipelines.teams import Teams
-from pipelines.warehouse import jvmless
+from pipelines.warehouse import erased, jvmless
 from pipelines.warehouse.tables import Warehouse
 
 MOST_JUDGED = 2_000  # of which an answer is there in about a second
@@ -207,6 +207,7 @@ def judged(
     """
     entries = planning.judged(candidates, known, options)
     planning.judge_loops(entries, letter_topics(warehouse) if topics is None else topics)
+    planning.judge_erased(entries, erased.places(warehouse))
     planning.judge_claims(entries, options, claims(warehouse.settings, entries))
     return entries
 

@@ -19,6 +19,7 @@ REASONS = {
     "quarantined": "its contract refused it: see quarantine.dlq_records",
     "held": "its topic is held: see held.dlq_records",
     "ambiguous_place": "several records are known at its place, of topics with one name",
+    "erased": "its content was erased: see quality.erased_records",
     "control_marker": "it is a transaction's control marker, not data",
     "control_marker_suspected": "it has the bytes of a transaction's control marker",
     "aborted_transaction": "the record that failed is of an aborted transaction",

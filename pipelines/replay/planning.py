@@ -203,6 +203,14 @@ def judge_loops(entries: Sequence[Entry], letter_topics: Collection[str]) -> Non
             entry.reasons.append("loop")
 
 
+def judge_erased(entries: Sequence[Entry], places: Collection[tuple[str | None, int | None, int | None]]) -> None:
+    """Refuse records whose content was erased."""
+    for entry in entries:
+        letter = entry.letter
+        if (letter.topic, letter.partition, letter.offset) in places:
+            entry.reasons.append("erased")
+
+
 def judge_targets(entries: Sequence[Entry], options: Options, targets: Mapping[str, Topic]) -> None:
     """Add the reasons that targets give."""
     for entry in entries:

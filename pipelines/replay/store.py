@@ -17,7 +17,7 @@ from expectations.gold import replay_discards, replay_outcomes, replay_plans, re
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.replay.candidates import DISCARDS, OUTCOMES, PLANS, REPLAYED, REPLAYS, Candidate
-from pipelines.replay.journal import DIRECTORY, Journal, place_of
+from pipelines.replay.journal import Journal, place_of
 from pipelines.replay.model import Letter, Plan, PlannedRecord, Replayed, Source, Target, millis_of
 from pipelines.replay.planning import Draft
 from pipelines.warehouse import append, jvmless
@@ -32,7 +32,7 @@ def writing(warehouse: Warehouse) -> Iterator[None]:
     Raises EnvironmentLacking: the store cannot be written.
     """
     place_of(warehouse.settings)
-    with warehouse.store.lock(f"{DIRECTORY}/tables.lock", "replays", math.inf):
+    with warehouse.store.lock(append.REPLAYS_LOCK, "replays", math.inf):
         yield
 
 

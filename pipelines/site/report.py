@@ -29,11 +29,12 @@ from pipelines.site.parts import digest_of
 from pipelines.site.quality import Feed, feeds_of, uncommitted
 from pipelines.stores.directory import replace_text
 from pipelines.warehouse import actions, progress
+from pipelines.warehouse.erased import SHOWN
 from pipelines.warehouse.tables import Warehouse
 
 HEX_DIGITS = 12
 FRESH_SECONDS = 120  # a page that is older says so
-SHOWN, MADE, DOCUMENTED, CLUSTER = ".shown.json", ".made.json", ".documented.json", ".cluster.json"
+MADE, DOCUMENTED, CLUSTER = ".made.json", ".documented.json", ".cluster.json"
 
 
 def current(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Feed] | None = None) -> Path | None:

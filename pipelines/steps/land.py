@@ -26,7 +26,7 @@ from pipelines.stage import Land
 from pipelines.steps.modules import land_module, listing, reader_module
 from pipelines.steps.watch import NOBODY, Watch
 from pipelines.text import files_of, first_names
-from pipelines.warehouse import few_rows, jvmless, progress, quality
+from pipelines.warehouse import erased, few_rows, jvmless, progress, quality
 from pipelines.warehouse.progress import Progress
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.ranges import Range, points
@@ -419,6 +419,7 @@ class _Landing:
             rows = parse(wanted, self.settings).withColumns(
                 {"_ingested_at": F.lit(self.started_at), "_run_id": F.lit(self.run_id)}
             )
+            rows = erased.none_of(rows, self.warehouse, self.stage.table)
             rows = rows.coalesce(1 + (read - skipped) // ROWS_OF_A_FILE)
             are_few = counted["bytes"] is not None and counted["bytes"] <= few_rows.MOST_PLAIN_BYTES
             return read, skipped, self._insert_new(rows, batch, are_few)
@@ -469,6 +470,7 @@ class _Landing:
         rows = self.module.parse(lines, self.settings).withColumns(
             {"_ingested_at": F.lit(self.started_at), "_run_id": F.lit(self.run_id)}
         )
+        rows = erased.none_of(rows, self.warehouse, self.stage.table)
         grain = list(self.contract.grain)
         if repeats and not self.stage.lines_are_events:
             rows = rows.dropDuplicates(grain)

@@ -14,7 +14,7 @@ from pipelines.stores import places
 from pipelines.stores.base import Store
 from pipelines.warehouse.tables import Warehouse
 
-DIRECTORY, FILE = "_alerts", "outbox.json"
+DIRECTORY, FILE, LOCK = "_alerts", "outbox.json", ".lock"
 NO_ROUTE = "No route is set: see [[alerts.route]] in docs/alerts.md."
 
 ALERTS = Contract(

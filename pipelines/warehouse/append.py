@@ -16,6 +16,9 @@ from pipelines.warehouse import few_rows
 from pipelines.warehouse.schemas import schema_of
 from pipelines.warehouse.tables import Warehouse
 
+REPLAYS_LOCK = "_replay/tables.lock"
+"""The lock of the tables of replays, below the root of a warehouse."""
+
 
 def append(
     warehouse: Warehouse,

@@ -273,7 +273,7 @@ class Warehouse:
         return next((number for number in needed if number not in commits), None)
 
     def table_id(self, table: str) -> str | None:
-        """Return a table's Delta id from its latest checksum file or its first commit; None if neither has it."""
+        """Return a table's Delta id from its latest checksum, its first commit or a checkpoint; None if unknown."""
         names = self._log_names(table)
         checksums = [name for name in names if name.endswith(".crc") and not name.startswith(".")]
         if checksums:
@@ -284,7 +284,9 @@ class Warehouse:
         for action in self.commit(table, 0):
             if metadata := action.get("metaData"):
                 return str(metadata["id"])
-        return None
+        if not self.opens_tables or f"{0:020}.json" in names or not any(map(_VERSION.match, names)):
+            return None
+        return self.state(table)[0]  # an erasure has removed the first commit
 
     def bytes_after(self, table: str, version: int | None) -> int:
         """Return roughly how many bytes a table has gained since a version (None: since its creation)."""

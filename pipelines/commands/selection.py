@@ -1,0 +1,198 @@
+"""What is to be forgotten: the key, a header, a condition or a record -> the landed records, and values to search."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from expectations import literals
+from expectations.silver.dlq_records import CONTRACT
+from pipelines.erasure import Words, is_searched
+from pipelines.errors import UsageError
+from pipelines.warehouse import jvmless, rewriting
+from pipelines.warehouse.redaction import ERASED, Header, Row, Told, prefix_of
+from pipelines.warehouse.tables import Warehouse
+
+if TYPE_CHECKING:
+    from pyarrow import Table as ArrowTable  # type: ignore[import-untyped]
+
+DEAD_LETTERS = "bronze.dlq_records"
+OF_RECORDS = ("silver.dlq_records", "quarantine.dlq_records", "held.dlq_records")
+MOST_WORDS = 50  # of records that are named by a condition: to search each takes its time
+_MESSAGE = re.compile(r"(?P<topic>.+):(?P<partition>\d{1,10}):(?P<offset>\d{1,19})")
+_COLUMNS = ("cluster", "_bronze_id", "topic", "topic_id", "partition", "offset", "timestamp", "key", "value", "headers")
+
+
+@dataclass(frozen=True)
+class Selector:
+    """How records are named; what they are named by is not shown."""
+
+    kind: Literal["key", "header", "where", "message"]
+    value: bytes = field(repr=False)
+    name: str = field(default="", repr=False)
+
+    @property
+    def finds_words(self) -> bool:
+        """Whether the values to search come from the records that are found, as none is given that can be searched."""
+        return self.kind in ("where", "message") or not is_searched(self.value)
+
+
+@dataclass
+class Selected:
+    """Landed records of a selector, the values to search for, and what other records tell as well.
+
+    A letter has ``cluster``, ``_bronze_id``, ``topic_id``, ``timestamp`` and ``place``: topic, partition, offset.
+    """
+
+    letters: list[dict[str, Any]] = field(default_factory=list)
+    values: list[bytes] = field(default_factory=list, repr=False)
+    told: Told = field(default_factory=Told)
+
+    @property
+    def rows(self) -> frozenset[Row]:
+        """The rows of bronze."""
+        return frozenset((one["cluster"], one["_bronze_id"]) for one in self.letters)
+
+
+def selector_of(key: str | None, header: str | None, where: str | None, message: str | None) -> Selector:
+    """Return the selector of the command's options; ``-`` or ``@FILE`` reads one from standard input or a file.
+
+    Raises UsageError: none or several are given, or one cannot be understood.
+    """
+    given = {"key": key, "header": header, "where": where, "message": message}
+    named = {kind: text for kind, text in given.items() if text is not None}
+    if len(named) != 1:
+        raise UsageError("Name what to forget by one of --key, --header, --where and --message.")
+    ((kind, text),) = named.items()
+    value = _read(text)
+    if not value:
+        raise UsageError(f"--{kind} is empty: nothing is erased.")
+    if kind == "header":
+        name, is_split, of_header = value.partition(b"=")
+        if not (name and is_split and of_header):
+            raise UsageError("--header takes the name and the value of a header as NAME=VALUE.")
+        return Selector("header", of_header, name.decode("utf-8", "replace"))
+    if kind == "message" and not _MESSAGE.fullmatch(value.decode("utf-8", "replace")):
+        raise UsageError("--message takes a record as TOPIC:PARTITION:OFFSET.")
+    return Selector(kind, value)  # type: ignore[arg-type]
+
+
+def _read(text: str) -> bytes:
+    """Return what an option says, or names: other users of the machine see command lines."""
+    if text == "-":
+        return sys.stdin.buffer.read().removesuffix(b"\n").removesuffix(b"\r")
+    if text.startswith("@"):
+        try:
+            return Path(text[1:]).read_bytes().removesuffix(b"\n").removesuffix(b"\r")
+        except OSError as error:
+            raise UsageError(f"The file behind @ cannot be read ({error.strerror}).") from None
+    return text.encode("utf-8", "surrogateescape")
+
+
+def select(warehouse: Warehouse, selector: Selector, secret: bytes, known: Sequence[Mapping[str, Any]]) -> Selected:
+    """Return the records of a selector in all clusters, with those that an interrupted erasure ``known`` noted.
+
+    Copies of a record, such as those from a file and from its topic, are all of them.
+    """
+    found = Selected(values=[] if selector.finds_words else [selector.value])
+    words = Words.of(found.values, secret)
+    ids = {(one["cluster"], one["bronze_id"]) for one in known if one["is_whole"] and one["table"] == DEAD_LETTERS}
+    ids |= _ids(warehouse, selector)
+    if not warehouse.exists(DEAD_LETTERS) or warehouse.was_never_written(DEAD_LETTERS):
+        return found
+    records = set()
+    for _, rows in rewriting.rows_of(warehouse, DEAD_LETTERS, _COLUMNS):
+        for row in _meant(rows, selector, words, ids):
+            ids.add((row["cluster"], row["_bronze_id"]))
+            if row["offset"] is not None:
+                records.add(_record(row))
+    _look_at_all(warehouse, ids, records, selector, found)
+    return found
+
+
+def _record(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("cluster", "topic", "partition", "offset", "timestamp"))
+
+
+def _meant(rows: ArrowTable, selector: Selector, words: Words, ids: set[Row]) -> Sequence[dict[str, Any]]:
+    """Return the rows of a file that a selector means."""
+    places = rows.select(["cluster", "_bronze_id", "topic", "partition", "offset", "timestamp"])
+    if selector.kind == "key":
+        values = [selector.value]
+        is_meant = [key is not None and (key in values or words.are_in(key)) for key in rows.column("key").to_pylist()]
+    elif selector.kind == "header":
+        wanted = {"key": selector.name, "value": selector.value}
+        is_meant = [bool(headers) and wanted in headers for headers in rows.column("headers").to_pylist()]
+    else:
+        is_meant = [False] * rows.num_rows
+    both = zip(places.to_pylist(), is_meant, strict=True)
+    return [row for row, is_one in both if is_one or (row["cluster"], row["_bronze_id"]) in ids]
+
+
+def _ids(warehouse: Warehouse, selector: Selector) -> set[Row]:
+    """Return the rows of bronze of the records that a condition, or a place, names.
+
+    Raises UsageError: the condition cannot be understood.
+    """
+    if selector.kind not in ("where", "message"):
+        return set()
+    condition = selector.value.decode("utf-8", "replace")
+    if found := _MESSAGE.fullmatch(condition) if selector.kind == "message" else None:
+        topic, at = literals.datafusion(found["topic"]), f"= {found['partition']}"
+        condition = " OR ".join(
+            f"({of}_topic = {topic} AND {of}_partition {at} AND {of}_offset = {found['offset']})"
+            for of in ("dlq", "original")
+        )
+    ids: set[Row] = set()
+    for table in OF_RECORDS:
+        if not warehouse.exists(table) or warehouse.was_never_written(table):
+            continue
+        for cluster in jvmless.values(warehouse, table, "cluster", 2**63) or ():
+            text = f"SELECT cluster, _bronze_id FROM rows WHERE ({condition})"
+            try:
+                answered = jvmless.query(warehouse, table, text, {"cluster": cluster})
+            except Exception:  # of the library, without a type of its own; it can quote the condition
+                columns = ", ".join(column.name for column in CONTRACT.stored[:3])
+                raise UsageError(
+                    f"--where is no condition on the columns of {table}, such as {columns}: `afterlog sql` helps to "
+                    "find it."
+                ) from None
+            ids |= {(row["cluster"], row["_bronze_id"]) for row in answered}
+    return ids
+
+
+def _look_at_all(
+    warehouse: Warehouse, ids: set[Row], records: set[tuple[Any, ...]], selector: Selector, found: Selected
+) -> None:
+    """Add all copies of the records, and what the records that stay tell as well."""
+    own_headers: set[Header] = set()
+    own_values: dict[bytes, None] = {}
+    others: list[ArrowTable] = []
+    for _, rows in rewriting.rows_of(warehouse, DEAD_LETTERS, _COLUMNS):
+        names = ["cluster", "_bronze_id", "topic", "topic_id", "partition", "offset", "timestamp"]
+        rest = []
+        for at, row in enumerate(rows.select(names).to_pylist()):
+            if (row["cluster"], row["_bronze_id"]) not in ids and _record(row) not in records:
+                rest.append(at)
+                continue
+            found.letters.append(row | {"place": (row["topic"], row["partition"], row["offset"])})
+            content = rows.slice(at, 1).select(["key", "value", "headers"]).to_pylist()[0]
+            own_headers |= {(one["key"], one["value"]) for one in content["headers"] or () if one}
+            own_values |= dict.fromkeys(one for one in (content["key"], content["value"]) if one)
+        others.append(rows.select(["key", "value", "headers"]).take(rest))
+    for rows in others if found.letters else ():
+        for key, value, headers in zip(*(rows.column(name).to_pylist() for name in rows.column_names), strict=True):
+            if key is not None and (prefix := prefix_of(key)):
+                found.told.prefixes.add(prefix)
+            for one in (key, value):
+                own_values.pop(one, None)
+            for one in headers or ():
+                if one and (one["key"], one["value"]) in own_headers:
+                    found.told.headers.add((one["key"], one["value"]))
+    if selector.finds_words:
+        values = [one for one in own_values if is_searched(one) and ERASED not in one]
+        found.values.extend(values if len(values) <= MOST_WORDS else [])

@@ -1,0 +1,27 @@
+"""An error's message and stack trace -> the same without values, of the same pattern and with the same top frame."""
+
+from __future__ import annotations
+
+import re
+
+from pipelines.incidents.signature import FRAME, MARK, MOST_OF_TRACE, frame_of, pattern_of
+
+_FRAMES = r"(?m)^[^\S\n]*at [\w.$/<>@-]+\((?:[\w$.-]+(?::\d+)?|Native Method|Unknown Source)\)"
+
+
+def without_values(message: str, version: int | None) -> str:
+    """Return a text of the same pattern as an error message, in which nothing is left of what varies.
+
+    In the text of few patterns, most of them web addresses, what varies is a zero, as patterns would change there.
+    """
+    pattern = pattern_of(message, version) or ""
+    texts = (pattern, pattern.replace(MARK, "0"))
+    return next((text for text in texts if pattern_of(text, version) == pattern), pattern)
+
+
+def without_messages(stacktrace: str) -> str:
+    """Return the frames of a stack trace, without the messages between them; its top frame stays what it is."""
+    begin = stacktrace[:MOST_OF_TRACE]
+    found = "\n".join(re.findall(_FRAMES, begin))
+    frame = re.search(FRAME, "\n" + begin, re.ASCII)
+    return found if frame is None or frame_of(found) == frame_of(stacktrace) else f"\tat {frame[1]}("
