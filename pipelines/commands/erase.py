@@ -119,7 +119,7 @@ def plan(settings: Settings, selector: Selector) -> Erasure:
     planned = {one.table: one for one in _planned(warehouse, stored(warehouse, "data is erased"), redaction)}
     done.tables = [one for one in planned.values() if one.cells]
     rewriting.refuse_unread(warehouse, [*planned])
-    others = [name for name in rewriting.walk(warehouse.store) if _is_other(name)]
+    others = [name for name in warehouse.store.walk() if _is_other(name)]
     done.others = sum(search.holds(warehouse.store.read(name) or b"", redaction.words) for name in others)
     done.landed = _landed(settings, redaction.words)
     return done
@@ -317,7 +317,7 @@ def _erase_table(
         rewriting.rewrite(warehouse, table, change, mark, ready)
         told(f"{table} is committed")
     before = under_way.committed[table]
-    rewriting.follow(warehouse, table, before)
+    rewriting.follow(warehouse, table, before, before + 1)
     told(f"progress follows {table}")
     if warehouse.last_version(table) == before + 1:
         rewriting.cut(warehouse, table)
@@ -361,7 +361,7 @@ def _is_other(name: str) -> bool:
 def _erase_others(warehouse: Warehouse, words: Words, under_way: _UnderWay) -> None:
     """Take values out of files of state, and remove pages that show them: `afterlog report` makes them again."""
     store = warehouse.store
-    for name in [*rewriting.walk(store)]:
+    for name in [*store.walk()]:
         if not _is_other(name):
             continue
         content = store.read(name)
@@ -388,7 +388,7 @@ def _erase_others(warehouse: Warehouse, words: Words, under_way: _UnderWay) -> N
 
 def _show_again(store: Store, directory: str) -> None:
     """Let the next `afterlog report` make all pages again that are missing, though no table has changed."""
-    for name in [*rewriting.walk(store, directory)]:
+    for name in [*store.walk(directory)]:
         if name.rpartition("/")[2] == erased.SHOWN:
             store.remove(name)
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from expectations.contract import Contract
 from expectations.quality import STAGE_RUNS
-from pipelines.catalog import CATALOG, SCHEMA, readers
+from pipelines.catalog import CATALOG, SCHEMA
 from pipelines.stage import Summarise
-from pipelines.warehouse import opened_tables, progress, schema_mark
+from pipelines.warehouse import opened_tables, rewriting, schema_mark
 from pipelines.warehouse.schemas import schema_of
 from pipelines.warehouse.tables import Warehouse
 
@@ -79,7 +79,7 @@ def apply(warehouse: Warehouse, contract: Contract, migration: Migration) -> Non
         opened.alter.set_table_properties(schema_mark.PRESENT, raise_if_not_exists=False)
     opened_tables.committed(warehouse.store, warehouse.place(table), opened)
     after = warehouse.opened_table(table).version()
-    progress.pass_over(warehouse, table, version, after, (stage.table for stage in readers(table)))
+    rewriting.follow(warehouse, table, version, after)
 
 
 def _schema(warehouse: Warehouse, table: str) -> int:

@@ -25,7 +25,7 @@ from pipelines.settings import Settings
 from pipelines.stage import Split, Summarise
 from pipelines.steps.refresh import kept_of
 from pipelines.stores import lock
-from pipelines.warehouse import few_rows, progress, removed, rewrites
+from pipelines.warehouse import few_rows, progress, removed, rewriting
 from pipelines.warehouse.data_files import DataFiles
 from pipelines.warehouse.tables import Warehouse
 
@@ -224,8 +224,9 @@ def _remove(warehouse: Warehouse, rule: Aged, files: Iterable[OldFile]) -> None:
     with _Marking.opened(warehouse, rule) as marking:
         partly = [file.path for file in files if file.old < file.rows or rule.emptied]
         new = [marking.without_old(path) for path in partly]
-    after = rewrites.replace_files(warehouse, table, version, {file.path: file.size for file in files}, new)
-    progress.pass_over(warehouse, table, version, after, (stage.table for stage in readers(table)))
+    gone = {file.path: file.size for file in files}
+    after = rewriting.replace_files(warehouse, table, version, gone, new, "RETENTION")
+    rewriting.follow(warehouse, table, version, after)
 
 
 def _files(warehouse: Warehouse, table: str) -> DataFiles:
@@ -295,20 +296,17 @@ class _Marking:
         self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {ROWS} AS {rows}")
         return self.connection.sql(translated(text)).to_arrow_table()
 
-    def without_old(self, path: str) -> rewrites.Written:
+    def without_old(self, path: str) -> rewriting.Written:
         """Write a file again without its old rows, or without their payload."""
         import pyarrow as arrow
         import pyarrow.compute as compute
 
-        mask = self.mask(path)
-
-        def changed(rows: Table) -> Table:
-            if not self.rule.emptied:
-                return rows.filter(compute.invert(mask))
-            for name in self.rule.emptied:
-                field = rows.schema.field(name)
+        mask, rows = self.mask(path), rewriting.rows_in(self.warehouse, self.rule.table, path)
+        if not self.rule.emptied:
+            rows = rows.filter(compute.invert(mask))
+        for name in self.rule.emptied:
+            if (place := rows.schema.get_field_index(name)) >= 0:  # a later column lacks in older files
+                field = rows.schema.field(place)
                 kept = compute.if_else(mask, arrow.scalar(None, field.type), rows[name].combine_chunks())
-                rows = rows.set_column(rows.schema.get_field_index(name), field, kept)
-            return rows
-
-        return rewrites.rewritten(self.warehouse, self.rule.table, path, changed)
+                rows = rows.set_column(place, field, kept)
+        return rewriting.written(self.warehouse, self.rule.table, rows)

@@ -63,6 +63,16 @@ class Store(ABC):
     def files(self, directory: str) -> list[File]:
         """Return the files directly in a directory, by name; none if there is no such directory."""
 
+    def walk(self, directory: str = "") -> Iterator[str]:
+        """Yield the names of all files below a directory, in order."""
+        files = {file.name for file in self.files(directory)}
+        for name in self.names(directory):
+            path = f"{directory}/{name}" if directory else name
+            if name in files:
+                yield path
+            else:
+                yield from self.walk(path)
+
     def pinned(self) -> contextlib.AbstractContextManager[None]:
         """Show directories and files as they were when they were first asked for in the block, which only reads."""
         return contextlib.nullcontext()

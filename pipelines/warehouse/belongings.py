@@ -6,12 +6,12 @@ What lies beside them is all of the directories that begin with ``_``, so that a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pipelines.stage import Stage
-from pipelines.stores.base import STATE, File, Store
+from pipelines.stores.base import STATE, File
 from pipelines.warehouse import outdated, progress
 from pipelines.warehouse.delta_log import LAST_CHECKPOINT
 from pipelines.warehouse.tables import OPENED_AT_ONCE, Warehouse, at_once
@@ -67,18 +67,9 @@ def take(warehouse: Warehouse, tables: Sequence[str], databases: Mapping[str, by
 
     at_once(OPENED_AT_ONCE, look, tables)
     roots = [name for name in store.names("") if name.startswith("_") and name not in LEFT_OUT]
-    beside = {path for name in roots for path in _below(store, name) if _is_state(path, databases)}
+    beside = {path for name in roots for path in store.walk(name) if _is_state(path, databases)}
     at_once(OPENED_AT_ONCE, keep, beside)
     return Taken(at, dict(sorted(versions.items())), logs, {**state, **databases})
-
-
-def _below(store: Store, directory: str) -> Iterator[str]:
-    """Yield the paths of the files below a directory."""
-    names = {file.name for file in store.files(directory)}
-    yield from (f"{directory}/{name}" for name in names)
-    for name in store.names(directory):
-        if name not in names:
-            yield from _below(store, f"{directory}/{name}")
 
 
 def _is_state(path: str, databases: Iterable[str]) -> bool:

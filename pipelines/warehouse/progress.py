@@ -194,15 +194,6 @@ def has_read(warehouse: Warehouse, table: str, reader: str) -> bool:
     return reading is not None and (reading.table_id, reading.version) == warehouse.state(table)
 
 
-def pass_over(warehouse: Warehouse, table: str, version: int, after: int, readers: Iterable[str]) -> None:
-    """Note that stages which had read a table up to a version have read it up to a later one, which tells no news."""
-    for reader in readers:
-        known = load(warehouse, reader)
-        if known is not None and not known.pending and known.version_of(table) == version:
-            inputs = {**known.inputs, table: replace(known.inputs[table], version=after)}
-            save(warehouse, reader, replace(known, inputs=inputs))
-
-
 def note_read(warehouse: Warehouse, table: str, topics: Iterable[str], at: datetime) -> None:
     """Note that topics were read up to the ends that they had at a moment; a run without news does this too.
 

@@ -1,7 +1,7 @@
-"""A table -> the same table with other files, and without its past: what was in older files and in its log is gone.
+"""Data files of a table -> others, in a commit that no reader of changes takes for news; a table -> without its past.
 
-The commit replaces files as compaction does (``dataChange`` is false): stages and readers of the change feed get no
-news, because no row came or went. Then the log is checkpointed at this commit, and all that is older goes at once.
+The commit replaces files as compaction does (``dataChange`` is false). It is for rows that leave by their age, as what
+was counted from them stays counted, and for rows whose content is erased. No writer of Delta offers such a commit.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import io
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
 
+from expectations.literals import EPOCH
 from pipelines.catalog import CATALOG
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
-from pipelines.stores.base import Store
-from pipelines.stores.objects import Objects
 from pipelines.warehouse import few_rows, progress
 from pipelines.warehouse.change_feed import changed_files
 from pipelines.warehouse.redaction import whole
@@ -34,17 +34,6 @@ _VERSION = re.compile(r"\.?(\d{20})\..*")
 
 Change = Callable[["ArrowTable"], "tuple[ArrowTable, int, int]"]
 """Rows of a file -> the rows that replace them, and how many rows and cells changed."""
-
-
-def walk(store: Store, directory: str = "") -> Iterator[str]:
-    """Yield the names of all files below a directory of a store, in order."""
-    files = {file.name for file in store.files(directory)}
-    for name in store.names(directory):
-        path = f"{directory}/{name}" if directory else name
-        if name in files:
-            yield path
-        else:
-            yield from walk(store, path)
 
 
 def unread_by(warehouse: Warehouse, table: str) -> str | None:
@@ -79,13 +68,19 @@ def refuse_unread(warehouse: Warehouse, tables: Sequence[str]) -> None:
 
 def rows_of(warehouse: Warehouse, table: str, columns: Sequence[str] | None = None) -> Iterator[tuple[str, ArrowTable]]:
     """Yield the data files of a table with their rows, in the types of the table (``columns``: only these of them)."""
-    opened = warehouse.opened_table(table)
-    schema = few_rows.schema_of(opened.schema())
-    for path in opened.get_add_actions()["path"].to_pylist():
-        content = warehouse.store.read(f"{warehouse.place(table)}/{path}")
-        if content is None:
-            raise EnvironmentLacking(f"A data file of {table} is missing: `afterlog doctor` says which.")
-        yield str(path), typed(content, schema, columns)
+    for path in warehouse.opened_table(table).get_add_actions()["path"].to_pylist():
+        yield str(path), rows_in(warehouse, table, path, columns)
+
+
+def rows_in(warehouse: Warehouse, table: str, path: str, columns: Sequence[str] | None = None) -> ArrowTable:
+    """Return the rows of a data file of a table, in their order and in the types of the table.
+
+    Raises EnvironmentLacking: the file is missing.
+    """
+    content = warehouse.store.read(f"{warehouse.place(table)}/{path}")
+    if content is None:
+        raise EnvironmentLacking(f"A data file of {table} is missing: `afterlog doctor` says which.")
+    return typed(content, few_rows.schema_of(warehouse.opened_table(table).schema()), columns)
 
 
 def typed(content: bytes, schema: Any, columns: Sequence[str] | None = None) -> ArrowTable:
@@ -101,51 +96,80 @@ def typed(content: bytes, schema: Any, columns: Sequence[str] | None = None) -> 
     return arrow.Table.from_arrays(made, schema=arrow.schema(wanted))
 
 
+@dataclass(frozen=True)
+class Written:
+    """A data file that no commit names yet."""
+
+    path: str
+    size: int
+    statistics: str
+
+
+def written(warehouse: Warehouse, table: str, rows: ArrowTable) -> Written:
+    """Write rows to a new data file of a table."""
+    content, name = _parquet(rows), f"part-00000-{uuid4()}-c000.zstd.parquet"
+    warehouse.store.checked()
+    warehouse.store.write(f"{warehouse.place(table)}/{name}", content)
+    return Written(name, len(content), json.dumps(_statistics(rows)))
+
+
 def rewrite(warehouse: Warehouse, table: str, change: Change, mark: str, before: Callable[[], None]) -> tuple[int, int]:
     """Replace the data files that a change changes in one commit; return how many rows and cells changed.
 
     If nothing changes, there is a commit of nothing, at which the log can be cut. ``before`` is called when all is
-    ready to be committed.
+    ready to be committed. Raises as ``replace_files``.
     """
-    place, actions = warehouse.place(table), []
     sizes = dict(warehouse.data_files(table).sizes)  # type: ignore[union-attr]
     rows = cells = 0
-    now = int(time.time() * 1000)
+    gone, new = dict[str, int](), list[Written]()
     for path, old in rows_of(warehouse, table):
-        new, changed_rows, changed_cells = change(old)
-        if not changed_cells:
-            continue
-        rows, cells = rows + changed_rows, cells + changed_cells
-        content, name = _parquet(new), f"part-00000-{uuid4()}-c000.zstd.parquet"
-        warehouse.store.checked()
-        warehouse.store.write(f"{place}/{name}", content)
-        facts = {"partitionValues": {}, "dataChange": False}
-        gone = {"path": quote(path), "deletionTimestamp": now, "extendedFileMetadata": True, "size": sizes[path]}
-        actions.append({"remove": gone | facts})
-        come = {"path": name, "size": len(content), "modificationTime": now, "stats": json.dumps(_statistics(new))}
-        actions.append({"add": come | facts})
+        changed, changed_rows, changed_cells = change(old)
+        if changed_cells:
+            rows, cells = rows + changed_rows, cells + changed_cells
+            new.append(written(warehouse, table, changed))
+            gone[path] = sizes[path]
     before()
-    _commit(warehouse, table, actions, mark)
+    replace_files(warehouse, table, warehouse.last_version(table) or 0, gone, new, "ERASE", mark)
     return rows, cells
 
 
-def _commit(warehouse: Warehouse, table: str, actions: Sequence[dict[str, Any]], mark: str) -> None:
-    """Commit actions as the next version.
+def replace_files(
+    warehouse: Warehouse,
+    table: str,
+    version: int,
+    gone: Mapping[str, int],
+    new: Sequence[Written],
+    operation: str,
+    mark: str = "",
+) -> int:
+    """Commit that files, with their sizes, leave a table and new ones come; return the version, after the given one.
 
-    Raises WriterBusy: another writer has committed this version.
+    Raises WriterBusy: another writer has committed between.
     """
-    store, version = warehouse.store, (warehouse.last_version(table) or 0) + 1
+    at, store = int(time.time() * 1000), warehouse.store
     said = f"{mark} {store.checked()}".strip()
-    info = {"timestamp": int(time.time() * 1000), "operation": "ERASE", "operationParameters": {}, "userMetadata": said}
-    taken = [{"txn": {"appId": few_rows.TURN, "version": version}}] if store.is_shared else []
-    text = "".join(f"{json.dumps(action)}\n" for action in ({"commitInfo": info}, *taken, *actions))
-    name = f"{warehouse.log(table)}/{version:020}.json"
-    if isinstance(store, Objects):
-        if store.replace(name, text.encode(), over=None) is None and said not in (store.text(name) or ""):
+    info: dict[str, Any] = {"timestamp": at, "operation": operation, "operationParameters": {}}
+    actions: list[dict[str, Any]] = [{"commitInfo": info | ({"userMetadata": said} if said else {})}]
+    if store.is_shared:
+        actions.append({"txn": {"appId": few_rows.TURN, "version": version + 1, "lastUpdated": at}})
+    common = {"partitionValues": {}, "dataChange": False}
+    actions += [
+        {"remove": {**common, "path": quote(path), "deletionTimestamp": at, "extendedFileMetadata": True, "size": size}}
+        for path, size in gone.items()
+    ]
+    actions += [
+        {"add": {**common, "path": one.path, "size": one.size, "modificationTime": at, "stats": one.statistics}}
+        for one in new
+    ]
+    log = warehouse.log(table)
+    try:
+        if not store.create(
+            f"{log}/{version + 1:020}.json", "".join(f"{json.dumps(one)}\n" for one in actions).encode()
+        ):
             raise WriterBusy(few_rows.TURN_IS_LOST)
-    else:
-        store.write(name, text.encode())
-    store.forget(warehouse.log(table))
+    finally:
+        store.forget(log)
+    return version + 1
 
 
 def cut(warehouse: Warehouse, table: str) -> int:
@@ -165,7 +189,7 @@ def cut(warehouse: Warehouse, table: str) -> int:
     kept = {f"{log}/{checkpoint}", f"{log}/{version:020}.json", f"{log}/_last_checkpoint"}
     kept |= {f"{place}/{path}" for path in opened.get_add_actions()["path"].to_pylist()}
     gone = 0
-    for name in [*walk(store, place)]:
+    for name in [*store.walk(place)]:
         if name not in kept:
             store.checked()
             store.remove(name)
@@ -174,28 +198,28 @@ def cut(warehouse: Warehouse, table: str) -> int:
     return gone
 
 
-def follow(warehouse: Warehouse, table: str, version: int) -> None:
-    """Let all progress that stands at a version of a table stand at the next one, which changed no rows."""
+def follow(warehouse: Warehouse, table: str, version: int, after: int) -> None:
+    """Let all progress that stands at a version of a table stand at a later one, if that is the last."""
     table_id, last = warehouse.state(table)
-    if last != version + 1:
+    if last != after:
         return
     for stage in CATALOG:
         known = progress.load(warehouse, stage.table)
         if known is None:
             continue
-        after = known
+        moved = known
         reading = known.inputs.get(table)
         if reading is not None and (reading.table_id, reading.version) == (table_id, version):
-            after = replace(after, inputs={**after.inputs, table: replace(reading, version=last)})
+            moved = replace(moved, inputs={**moved.inputs, table: replace(reading, version=last)})
         name = stage.table.partition(".")[2]
         if table == stage.table and (known.target_id, known.target_version) == (table_id, version):
-            after = replace(after, target_version=last)
+            moved = replace(moved, target_version=last)
         if table == f"held.{name}" and (known.held_id, known.held_version) == (table_id, version):
-            after = replace(after, held_version=last)
+            moved = replace(moved, held_version=last)
         if table == f"quarantine.{name}" and (known.quarantine_id, known.quarantine_version) == (table_id, version):
-            after = replace(after, quarantine_version=last)
-        if after is not known:
-            progress.save(warehouse, stage.table, after)
+            moved = replace(moved, quarantine_version=last)
+        if moved is not known:
+            progress.save(warehouse, stage.table, moved)
 
 
 def _parquet(rows: ArrowTable) -> bytes:
@@ -219,7 +243,8 @@ def _statistics(rows: ArrowTable) -> dict[str, Any]:
             continue
         nulls[name] = cells.null_count
         is_time = arrow.types.is_timestamp(kind)
-        if not (is_time or arrow.types.is_string(kind) or arrow.types.is_integer(kind)):
+        is_ordered = arrow.types.is_string(kind) or arrow.types.is_integer(kind) or arrow.types.is_date(kind)
+        if not (is_time or is_ordered):
             continue
         if is_time:
             cells = cells.cast(arrow.int64())
@@ -230,12 +255,13 @@ def _statistics(rows: ArrowTable) -> dict[str, Any]:
 
 
 def _stated(value: Any, is_time: bool) -> Any:
-    from datetime import UTC, datetime, timedelta
-
+    """Return a value as statistics tell it; None for none, a long text, or a time that Python's datetime lacks."""
     if is_time and value is not None:
         try:
-            at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
+            at = EPOCH + timedelta(microseconds=value)
         except OverflowError:
             return None
         return f"{at:%Y-%m-%dT%H:%M:%S.%f}Z" if at.year >= 1000 else None
+    if isinstance(value, date):
+        return value.isoformat() if value.year >= 1000 else None
     return None if isinstance(value, str) and len(value) > LONGEST_TEXT else value

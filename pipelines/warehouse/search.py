@@ -12,7 +12,6 @@ from typing import Any
 from pipelines.erasure import Words
 from pipelines.stores.base import Store
 from pipelines.warehouse import databases
-from pipelines.warehouse.rewriting import walk
 
 PARQUET, GZIP, ZSTD, SQLITE = b"PAR1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"SQLite format 3\0"
 SNAPPY = b"\xff\x06\0\0sNaPpY"
@@ -30,7 +29,7 @@ class Searched:
 def search(store: Store, words: Words, directory: str = "") -> Searched:
     """Read all files below a directory of a store, and look for values in their names and contents."""
     done = Searched()
-    for name in walk(store, directory):
+    for name in store.walk(directory):
         content = store.read(name)
         if content is None:  # it is gone meanwhile
             continue

@@ -24,7 +24,7 @@ from pipelines.stage import Summarise
 from pipelines.steps import retention
 from pipelines.steps.refresh import kept_of, select_of, speaks_of_what_is_kept
 from pipelines.stores import lock
-from pipelines.warehouse import progress, removed, rewrites
+from pipelines.warehouse import removed, rewriting
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import BROKEN, kip_1191, land, line, needed_by, rows, run, run_chain, warehouse_of
 from tests.testing.deliveries import acknowledgement
@@ -168,9 +168,9 @@ def test_a_lost_note_is_not_taken_for_none(spark: SparkSession, settings: Settin
 
 STEPS = {
     "note": (removed, "note"),
-    "rewrite": (rewrites, "rewritten"),
-    "commit": (rewrites, "replace_files"),
-    "progress": (progress, "pass_over"),
+    "rewrite": (rewriting, "written"),
+    "commit": (rewriting, "replace_files"),
+    "progress": (rewriting, "follow"),
 }
 
 

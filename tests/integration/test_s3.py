@@ -27,7 +27,7 @@ from pipelines.settings import Lock as LockSettings
 from pipelines.settings.retention import Retention
 from pipelines.stores import connection, lease, lock, places
 from pipelines.stores.objects import Objects
-from pipelines.warehouse import append, few_rows, rewrites
+from pipelines.warehouse import append, few_rows, rewriting
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import s3
 from tests.testing.replays import claimed_at_once, numbered
@@ -323,7 +323,7 @@ def test_rows_go_by_their_age_under_the_lease(place: str) -> None:
     assert "afterlog-lease-" in last[0]["commitInfo"]["userMetadata"]
     assert [action["txn"]["version"] for action in last if "txn" in action] == [4]
     with lock.writer(settings, "the test"), pytest.raises(WriterBusy):
-        rewrites.replace_files(warehouse, runs.table, 3, {}, [])  # that version is another writer's
+        rewriting.replace_files(warehouse, runs.table, 3, {}, [], "RETENTION")  # that version is another writer's
     assert [one.rows for one in maintain.maintain(settings, 7, False, print)] == [0]
 
 
