@@ -966,6 +966,10 @@ def erase(
     message: Annotated[
         str | None, typer.Option(metavar="TOPIC:PARTITION:OFFSET", help="One record.", show_default=False)
     ] = None,
+    in_backups: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PLACE", help="Make a backup there, and remove the older ones.", show_default=False),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be erased.")] = False,
     format: Annotated[TableFormat, typer.Option(help="json: one object.")] = "table",
@@ -974,6 +978,7 @@ def erase(
     verbose: Verbose = False,
 ) -> None:
     """Forget a person: erase what records say of them, everywhere in the warehouse, and prove it."""
+    from pipelines import backup as backing_up
     from pipelines.commands import erase as erasing
     from pipelines.commands.selection import selector_of
 
@@ -989,7 +994,12 @@ def erase(
             raise UsageError("Nothing is erased without an answer: give --yes.")
         if not typer.confirm("Erase it? Nothing brings it back."):
             raise typer.Exit(1)
-    done = erasing.erase(settings, selector)
+    done = erasing.erase(
+        settings,
+        selector,
+        copies=in_backups or (),
+        back_up=lambda place: backing_up.backup(settings, place, keep=1, is_dry_run=False, say=_say),
+    )
     print(erasing.as_json(done)) if format == "json" else erasing.show(done, False)
     raise typer.Exit(0 if done.is_done else 1)
 

@@ -7,6 +7,7 @@ what keeps a file or a topic from bringing the record back. `docs/privacy.md` sa
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import math
@@ -33,7 +34,7 @@ from pipelines.incidents import signature
 from pipelines.settings import Settings
 from pipelines.stores import lock, places
 from pipelines.stores.base import Store
-from pipelines.warehouse import alert_log, append, databases, erased, jvmless, rewriting, search
+from pipelines.warehouse import alert_log, append, backups, databases, erased, jvmless, rewriting, search
 from pipelines.warehouse.actions import account
 from pipelines.warehouse.redaction import Place, Redaction, contents_of
 from pipelines.warehouse.search import Searched
@@ -125,21 +126,25 @@ def plan(settings: Settings, selector: Selector) -> Erasure:
     return done
 
 
-def erase(settings: Settings, selector: Selector, told: Callable[[str], object] = lambda step: None) -> Erasure:
+def erase(
+    settings: Settings,
+    selector: Selector,
+    told: Callable[[str], object] = lambda step: None,
+    copies: Sequence[str] = (),
+    back_up: Callable[[str], object] = lambda place: None,
+) -> Erasure:
     """Erase what a selector names; ``told`` is called with the name of each step that is done.
 
-    A process that is killed leaves what the next one with the same selector goes on with.
+    ``back_up`` makes a backup in each place of ``copies`` and removes older ones, so that none there has it. A process
+    that is killed leaves what the next one with the same selector goes on with.
 
     Raises UsageError: as ``plan``, or another erasure is not done yet. WriterBusy: another process writes, or makes a
     backup.
     """
     warehouse = Warehouse(settings)
     warehouse.refuse_spark_only("data is erased")
-    with (
-        unless_backed_up(warehouse, PURPOSE),
-        lock.writer(settings, PURPOSE),
-        warehouse.store.lock(append.REPLAYS_LOCK, PURPOSE, math.inf),
-    ):
+    stores = [*map(backups.place_of, copies)]
+    with _alone(warehouse):
         tables = stored(warehouse, "data is erased")
         under_way = _under_way(warehouse, selector)
         secret = bytes.fromhex(under_way.secret)
@@ -157,12 +162,27 @@ def erase(settings: Settings, selector: Selector, told: Callable[[str], object] 
         redaction.words = Words({**redaction.words.replaced_by, **renamed})
         _erase_others(warehouse, redaction.words, under_way)
         told("others")
-        done = _proved(warehouse, selector, under_way, redaction, len(found.rows))
+    for place in copies:
+        back_up(place)
+        told(f"backups in {place}")
+    with _alone(warehouse):
+        done = _proved(warehouse, stores, selector, under_way, redaction, len(found.rows))
         told("proved")
         _audit(warehouse, done, under_way)
         told("audited")
         warehouse.store.remove(UNDER_WAY)
     return done
+
+
+@contextlib.contextmanager
+def _alone(warehouse: Warehouse) -> Iterator[None]:
+    """Hold the locks of all that writes or copies."""
+    with (
+        unless_backed_up(warehouse, PURPOSE),
+        lock.writer(warehouse.settings, PURPOSE),
+        warehouse.store.lock(append.REPLAYS_LOCK, PURPOSE, math.inf),
+    ):
+        yield
 
 
 def _under_way(warehouse: Warehouse, selector: Selector) -> _UnderWay:
@@ -401,12 +421,20 @@ def _pages(warehouse: Warehouse) -> Store | None:
 
 
 def _proved(
-    warehouse: Warehouse, selector: Selector, under_way: _UnderWay, redaction: Redaction, records: int
+    warehouse: Warehouse,
+    copies: Sequence[Store],
+    selector: Selector,
+    under_way: _UnderWay,
+    redaction: Redaction,
+    records: int,
 ) -> Erasure:
     """Read every file again, and return what the erasure did."""
     searched = [search.search(warehouse.store, redaction.words)]
     if (pages := _pages(warehouse)) is not None:
         searched.append(search.search(pages, redaction.words))
+    for place in copies:
+        searched.append(of_place := search.search(place, redaction.words))
+        of_place.found = [f"{place.root}/{name}" for name in of_place.found]
     found = [name for one in searched for name in (*one.found, *one.unread) if name != UNDER_WAY]
     done = Erasure(under_way.erasure_id, selector.kind, records)
     done.tables = [Erased(table, *counts) for table, counts in sorted(under_way.done.items()) if counts[1]]

@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from pipelines import backup
 from pipelines.alerts import sender
 from pipelines.cli import app
 from pipelines.commands import show, trace
@@ -306,6 +307,23 @@ def test_nothing_is_erased_while_a_backup_copies_it(settings: Settings) -> None:
         with pytest.raises(WriterBusy, match="backup"):
             erase(settings, KEY)
     assert tables(settings) == before
+
+
+def test_it_is_gone_from_backups_that_are_named(settings: Settings, tmp_path: Path) -> None:
+    place = tmp_path / "backups"
+
+    def back_up(name: str | Path, keep: int | None = 1) -> None:
+        backup.backup(settings, str(name), keep=keep, is_dry_run=False, say=print)
+
+    back_up(place, keep=None)
+    assert with_marker([place])
+    done = erase(settings, KEY, copies=[str(place)])  # of a place where nothing is made anew the proof tells
+    assert not done.is_done
+    assert all(name.startswith(f"{place}/files/") for name in done.left)
+    done = erase(settings, KEY, copies=[str(place)], back_up=back_up)
+    assert done.is_done
+    assert not with_marker([place])
+    assert len([*(place / "manifests").iterdir()]) == 1
 
 
 def test_a_stage_that_has_still_to_read_is_named(spark: SparkSession, settings: Settings) -> None:
