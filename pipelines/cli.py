@@ -934,6 +934,29 @@ def restore(
 
 
 @app.command()
+def repair(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Also let rows go that no stage can make again.")
+    ] = False,
+    format: Annotated[TableFormat, typer.Option(help="json: one object a finding.")] = "table",
+    warehouse: WarehouseOption = None,
+    verbose: Verbose = False,
+) -> None:
+    """Take damaged files out of the warehouse, so that it can be read; the next run makes their rows again."""
+    from pipelines.commands import repair as repairs
+
+    done = list(repairs.repair(_settings(warehouse, None), dry_run, accept_loss))
+    if format == "json":
+        for one in done:
+            print(repairs.as_json(one))
+    else:
+        repairs.show(done, dry_run)
+    if not all(one.is_done for one in done):
+        raise typer.Exit(1)
+
+
+@app.command()
 def migrate(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what tables would get.")] = False,
     format: Annotated[TableFormat, typer.Option(help="json: one object a table.")] = "table",

@@ -539,7 +539,7 @@ def _data_files(directory: str, name: str, damaged: Sequence[str]) -> Check:
         name,
         "error",
         f"{files} missing or damaged in {directory}: its rows cannot be read. The first: {damaged[0]}.",
-        f"Restore it from a backup, or move {directory} away: `afterlog run` then fills it again from its input.",
+        "Restore it from a backup, or let `afterlog repair` take it out: `afterlog run` then makes its rows again.",
     )
 
 

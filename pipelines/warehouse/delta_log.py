@@ -50,10 +50,14 @@ class _Log:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a table's log, and what a person can do about it."""
+    """What is wrong with a table's log, and what a person can do about it.
+
+    ``away`` names the files of the log without which it can be read; there are none if it lacks commits.
+    """
 
     finding: str
     remedy: str
+    away: tuple[str, ...] = ()
 
 
 def actions_of(text: str) -> list[dict[str, Any]]:
@@ -110,7 +114,7 @@ def fault(store: Store, table: str, refused: bool = False) -> Fault | None:
         elif pointed_at > last:
             finding = f"{log.named(LAST_CHECKPOINT)} names the checkpoint of version {pointed_at}, which is not there."
         if finding:
-            return Fault(finding, _way_on(log, names, [LAST_CHECKPOINT], last, last))
+            return Fault(finding, *_way_on(log, names, [LAST_CHECKPOINT], last, last))
     if checkpoints and refused:
         damage = damage or "cannot be read"
     if not damage:
@@ -118,11 +122,14 @@ def fault(store: Store, table: str, refused: bool = False) -> Fault | None:
     sound = max((v for v in checkpoints if v != last and not _damage(log, checkpoints[v])), default=-1)
     later = [name for version, files in checkpoints.items() if version > sound for name in files]
     away = [*later, *([LAST_CHECKPOINT] if LAST_CHECKPOINT in names else [])]
-    return Fault(f"The checkpoint of version {last} {damage}.", _way_on(log, names, away, sound, last))
+    return Fault(f"The checkpoint of version {last} {damage}.", *_way_on(log, names, away, sound, last))
 
 
-def _way_on(log: _Log, names: list[str], away: list[str], sound: int, last: int) -> str:
-    """Say how to recover: move files away if all commits after the sound checkpoint (-1: none) exist, else restore."""
+def _way_on(log: _Log, names: list[str], away: list[str], sound: int, last: int) -> tuple[str, tuple[str, ...]]:
+    """Say how to recover: move files away if all commits after the sound checkpoint (-1: none) exist, else restore.
+
+    Return the files to move, too.
+    """
     commits = {int(name[:20]) for name in names if re.fullmatch(r"\d{20}\.json", name)}
     end = max(last, *commits, sound)
     missing = [version for version in range(sound + 1, end + 1) if version not in commits]
@@ -130,13 +137,15 @@ def _way_on(log: _Log, names: list[str], away: list[str], sound: int, last: int)
         return (
             f"The log cannot do without it, as {len(missing)} of the JSON commits {sound + 1} to {end} are gone, the "
             f"first of them {missing[0]}: restore it from a backup, or move {log.store.root}/{log.table} away: "
-            f"`afterlog run` then fills it again from its input."
+            f"`afterlog run` then fills it again from its input.",
+            (),
         )
     base = f"the checkpoint of version {sound}" if sound >= 0 else ""
     kept = f"the JSON commits {sound + 1} to {end}, which are all there and must stay" if end > sound else ""
     return (
         f"Move {' and '.join(away)} out of {log.named('')}: readers then fall back to "
-        f"{' and '.join(filter(None, (base, kept)))}."
+        f"{' and '.join(filter(None, (base, kept)))}. `afterlog repair` does it.",
+        tuple(away),
     )
 
 

@@ -30,7 +30,7 @@ ARCHIVES = sorted(KEPT.glob("*.tar.xz"))
 COUNTED = ("silver.dlq_records", "gold.dlq_summary", "gold.dlq_incidents", "gold.message_ledger", "gold.reconciliation")
 COMMANDS = (
     ["ask", "volume_by_hour"],
-    ["query", "SELECT count(*) FROM gold.dlq_summary"],
+    ["sql", "SELECT count(*) FROM gold.dlq_summary"],
     ["top"],
     ["stats"],
     ["maintain"],

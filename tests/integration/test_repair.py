@@ -1,0 +1,162 @@
+"""Damage that `afterlog repair` takes out: after the next run every table is as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.commands import doctor
+from pipelines.commands.repair import AWAY, Repaired, repair
+from pipelines.settings import Settings, load
+from pipelines.warehouse import progress
+from pipelines.warehouse.tables import Warehouse
+from tests.testing.builders import BROKEN, kip_1191, land, line, run, tables, warehouse_of
+
+BRONZE, SILVER, SUMMARY = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
+
+
+@pytest.fixture(scope="module")
+def made(empty_warehouse: Path, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse of two runs, with accepted, refused and held rows."""
+    place = tmp_path_factory.mktemp("made")
+    settings = warehouse_of(empty_warehouse, place)
+    for begin in (0, 100):
+        rows = [line(number, headers=kip_1191(offset=number)) for number in range(begin, begin + 40)]
+        refused = [line(begin + 50, headers=kip_1191(offset="x")), "no JSON"]
+        held = [line(number, topic="dlq.held", headers=BROKEN) for number in range(begin, begin + 12)]
+        land(settings, {f"{begin}.jsonl": [*rows, *refused], f"{begin}-held.jsonl": held})
+        run(spark, settings)
+    return place
+
+
+@pytest.fixture
+def settings(made: Path, tmp_path: Path) -> Settings:
+    shutil.copytree(made / "warehouse", tmp_path / "warehouse")
+    return load(warehouse=str(tmp_path / "warehouse"), landing=str(made / "landing"))
+
+
+def known(settings: Settings) -> dict[str, Any]:
+    """All rows, but for times of landing, which count as the times of lines that say none."""
+    found = tables(settings)
+    of_lines = [row for row in found["silver.dlq_refusals"] if row["first_stated_at"] is None]
+    for row in of_lines:
+        row |= {name: None for name in ("first_at", "last_at", "broken_rules")}
+    return found
+
+
+def data_files(settings: Settings, table: str) -> list[Path]:
+    warehouse = Warehouse(settings)
+    paths = warehouse.opened_table(table).get_add_actions()["path"].to_pylist()
+    return [Path(warehouse.location(table), str(path)) for path in sorted(paths)]
+
+
+def damage(path: Path, chance: random.Random) -> None:
+    """Remove a file, empty it, or cut it off."""
+    content = path.read_bytes()
+    path.unlink()
+    if chance.random() < 0.6:
+        path.write_bytes(content[: chance.randrange(len(content))])
+
+
+def repaired(settings: Settings, **how: Any) -> list[Repaired]:
+    return list(repair(settings, **{"is_dry_run": False, "accepts_loss": False, **how}))
+
+
+def errors(settings: Settings) -> set[str]:
+    held = ("dlq.held", "of its scopes are held")
+    found = (one for one in doctor.diagnose(settings) if one.state == "error")
+    return {one.name for one in found if not any(text in one.finding for text in held)}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_next_run_makes_again_what_was_damaged(spark: SparkSession, settings: Settings, seed: int) -> None:
+    whole = known(settings)
+    before = errors(settings)
+    chance = random.Random(seed)
+    filled = [name for name in whole if whole[name] and name != "gold.replays"]
+    must = [(BRONZE, SILVER), ("held.dlq_records", SUMMARY), ("quarantine.dlq_records", "gold.dlq_incidents")][seed - 1]
+    hit = {*must, *chance.sample(filled, 3)}
+    for table in hit:
+        for path in data_files(settings, table)[:2]:
+            damage(path, chance)
+    if chance.random() < 0.7:
+        Path(settings.warehouse, progress.file_of(SILVER)).write_text('{"cut')
+    assert errors(settings) >= hit
+
+    planned = repaired(settings, is_dry_run=True)
+    assert errors(settings) >= hit
+    done = repaired(settings)
+    assert {one.table for one in done} >= hit
+    assert [(one.table, one.rows) for one in planned if one.rows] == [(one.table, one.rows) for one in done if one.rows]
+    assert all(one.is_done for one in done)
+    assert all("`afterlog run` makes them again" in one.action for one in done)
+    assert repaired(settings) == []
+    assert not errors(settings) & hit - before
+
+    run(spark, settings)
+    assert known(settings) == whole
+    assert errors(settings) == before
+
+
+def test_a_checkpoint_that_is_damaged_is_moved_away(settings: Settings) -> None:
+    warehouse = Warehouse(settings)
+    whole = tables(settings)
+    log = Path(warehouse.location(SILVER), "_delta_log")
+    warehouse.opened_table(SILVER).create_checkpoint()
+    (checkpoint,) = log.glob("*.checkpoint.parquet")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    (found,) = repaired(settings)
+    assert (found.table, found.is_done) == (SILVER, True)
+    assert not checkpoint.exists()
+    assert Path(settings.warehouse, AWAY, SILVER, checkpoint.name).stat().st_size == 100
+    assert tables(settings) == whole
+    assert repaired(settings) == []
+
+
+def test_what_no_stage_makes_again_stays_until_it_is_given_up(settings: Settings) -> None:
+    table = "quality.stage_runs"
+    for path in data_files(settings, table):
+        path.unlink()
+    (found,) = repaired(settings)
+    assert (found.table, found.is_done) == (table, False)
+    assert found.rows
+    assert table in errors(settings)
+    (given_up,) = repaired(settings, accepts_loss=True)
+    assert (given_up.is_done, given_up.action) == (True, "They are gone.")
+    assert table not in errors(settings)
+
+
+def test_a_log_without_a_commit_is_told(settings: Settings) -> None:
+    log = Path(Warehouse(settings).location(SUMMARY), "_delta_log")
+    first, *_ = sorted(log.glob("*.json"))
+    first.unlink()
+    found = repaired(settings)
+    assert [(one.table, one.is_done) for one in found] == [(SUMMARY, False)]
+    assert found[0].finding.startswith("Commit 0 of its log is missing")
+
+
+def test_the_command(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFTERLOG_LANDING", settings.landing)
+    data_files(settings, SUMMARY)[0].unlink()
+
+    def said(*flags: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, ["repair", "--warehouse", settings.warehouse, *flags])
+        return result.exit_code, result.stdout
+
+    code, text = said("--dry-run")
+    assert (code, text.startswith(f"{SUMMARY}: 1 data file missing or cut off, with")) == (0, True)
+    assert "Would do: `afterlog run` makes them again from gold.dlq_counts" in text
+    code, text = said("--format", "json")
+    assert (code, json.loads(text)["table"]) == (0, SUMMARY)
+    assert said() == (0, "Nothing to repair.\n")
+    data_files(settings, "quality.stage_runs")[0].unlink()
+    code, text = said()
+    assert (code, "Not repaired. No stage makes them again" in text) == (1, True)
