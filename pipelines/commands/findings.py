@@ -48,6 +48,8 @@ COUNTED = {
 
 NAMES_NOBODY = (HELD, SILENT, NOT_READ_ON, "QUARANTINE_RISING")
 """The kinds whose name is that of a table, a feed or a rule; the name of others is a group or a client."""
+OF_MESSAGES = {"LOST_MESSAGES": "LOST", "ABSENT_MESSAGES": "ABSENT"}
+"""The kinds that count messages, with the outcome of these."""
 NAMES_CLIENT = ("SILENTLY_OFF", "WOULD_FAIL", "DUPLICATES_POSSIBLE")
 
 OF_COUNTS = (*COUNTED, "REFUSED_PUSHES", "QUARANTINE_RISING", INFERRED)
@@ -153,7 +155,8 @@ def _told(warehouse: Warehouse, found: Iterable[dict[str, Any]], now: datetime) 
         one["remedy"] = _remedy(one, now)
         one["is_as_known_now"] = one["since"] is None or one["last_at"] is None or one["last_at"] > now
         if teams.known:
-            one["teams"] = list(one.get("teams") or teams_of(teams, one))
+            clients = _clients(warehouse, one["kind"]).get(one["topic"], ()) if one["kind"] in OF_MESSAGES else ()
+            one["teams"] = list(one.get("teams") or teams_of(teams, one, clients))
     return _in_order(one for one in told if one["since"] is None or one["since"] <= now)
 
 
@@ -168,12 +171,21 @@ def key_of(finding: Finding) -> str:
     return json.dumps([finding["kind"], finding.get("topic"), finding.get("name")])
 
 
-def teams_of(teams: Teams, finding: Finding) -> tuple[str, ...]:
-    """Return the teams of a finding: those of its topic, and of its group or client."""
+def teams_of(teams: Teams, finding: Finding, clients: Iterable[str | None] = ()) -> tuple[str, ...]:
+    """Return the teams of a finding: those of its topic, and of its group or client, or of its messages' producers."""
     name = None if finding["kind"] in NAMES_NOBODY else finding["name"]
     if finding["kind"] in NAMES_CLIENT:
         return teams.of([finding["topic"]], applications=[name])
-    return teams.of([finding["topic"]], [name])
+    return teams.of([finding["topic"]], [name], clients)
+
+
+def _clients(warehouse: Warehouse, kind: str) -> dict[str | None, list[str | None]]:
+    """Return the client ids of the producers of messages that a kind of finding counts, by topic."""
+    text = f"SELECT topic, client_id FROM rows WHERE outcome = '{OF_MESSAGES[kind]}' GROUP BY topic, client_id"
+    found: dict[str | None, list[str | None]] = {}
+    for row in _rows(warehouse, _LEDGER, text):
+        found.setdefault(row["topic"], []).append(row["client_id"])
+    return found
 
 
 def urgent(findings: Iterable[Finding]) -> list[Finding]:
@@ -302,7 +314,9 @@ def _to_the_second(warehouse: Warehouse, stored: Iterable[Finding]) -> list[dict
 
 def _not_read_on(opened: Iterable[Opened]) -> list[dict[str, Any]]:
     """Return the finding that topics of quiet incidents were not read on, so that nobody knows whether it is over."""
-    quiet = {one.row["incident_id"]: one for one in opened if one.state.is_quiet and one.unread_topics}
+    quiet = {
+        one.row["incident_id"]: one for one in opened if one.state.is_quiet and one.state.is_loud and one.unread_topics
+    }
     if not quiet:
         return []
     topics = sorted({topic for one in quiet.values() for topic in one.unread_topics})

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.stores.base import Store
 from pipelines.warehouse.ranges import Range, may_hold, within
+from pipelines.warehouse.schemas import delta_type
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -50,7 +51,7 @@ class DataFiles:
         files = opened.get_add_actions(flatten=True)
         schema = json.loads(opened.schema().to_json())
         schema["fields"] += [
-            {"name": column.name, "type": column.type, "nullable": True, "metadata": {}} for column in more
+            {"name": column.name, "type": delta_type(column.type), "nullable": True, "metadata": {}} for column in more
         ]
         return cls(store, place, json.dumps(schema), files)
 

@@ -520,6 +520,7 @@ def fill(settings: Settings, given: Drawn) -> World:
     store(settings, "gold.dlq_misconfigurations", *(mistake | seen | {"group_id": name} for name in given.mistakes))
     ledger = [
         {"cluster": "default", "topic": topic, "partition": 0, "offset": offset, "outcome": outcome, "slice": "a"}
+        | {"client_id": client_of(offset)}
         for offset, (topic, outcome) in enumerate(given.messages)
     ]
     told = [row | {"acknowledgement_count": 1, "acknowledged_at": at} for row, at in zip(ledger, times, strict=True)]
@@ -551,6 +552,11 @@ def judged(settings: Settings, gates: list[tuple[str, int]]) -> None:
     for contract, rows_of_it in ((STAGE_RUNS, runs), (EXPECTATION_RESULTS, results)):
         nothing = dict.fromkeys(column.name for column in contract.columns)
         append.append(Warehouse(settings), contract, [nothing | row for row in rows_of_it])
+
+
+def client_of(offset: int) -> str | None:
+    """The client id of a message's producer."""
+    return (None, "checkout-1", "application-1")[offset % 3]
 
 
 def replayed(settings: Settings, plan_id: str, outcomes: list[str | None]) -> None:

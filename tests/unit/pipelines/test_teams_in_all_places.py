@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipelines.alerts import news
 from pipelines.alerts.outbox import wants
-from pipelines.commands import ask, incidents
+from pipelines.commands import ask, findings, incidents
 from pipelines.commands import rows as printed
 from pipelines.commands.findings import NOT_READ_ON, key_of
 from pipelines.commands.of_team import narrowed
@@ -29,7 +29,7 @@ from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.examples import at_most
 from tests.testing.sites import NOW
-from tests.unit.pipelines.test_one_voice import GROUPS, Drawn, drawn, fill
+from tests.unit.pipelines.test_one_voice import GROUPS, Drawn, client_of, drawn, fill
 
 NARROWED = (
     *("dispositions_by_hour", "incidents_of_the_day", "lost_messages", "messages_by_outcome", "misconfigured_dlqs"),
@@ -59,13 +59,16 @@ def teams(draw: st.DrawFn) -> list[dict[str, Any]]:
     return found
 
 
-def owners(teams: list[dict[str, Any]], topics: Iterable[Any], names: Iterable[Any] = ()) -> list[str]:
+def owners(
+    teams: list[dict[str, Any]], topics: Iterable[Any], names: Iterable[Any] = (), clients: Iterable[Any] = ()
+) -> list[str]:
     """Return the teams of what has some topics, and groups or applications: told in another way than Afterlog does."""
     found = []
     for team in teams:
         pairs = [(pattern, name) for pattern in team.get("topics", ()) for name in topics]
         both = (*team.get("groups", ()), *team.get("applications", ()))
         pairs += [(pattern, name) for pattern in both for name in names]
+        pairs += [(pattern, name) for pattern in team.get("applications", ()) for name in clients]
         if any(name is not None and fnmatchcase(name, pattern) for pattern, name in pairs):
             found.append(team["name"])
     return found or [NO_TEAM]
@@ -112,7 +115,10 @@ def test_the_answers_of_teams_are_together_the_whole_answer(
     for one in top["findings"]:
         if one["kind"] == NOT_READ_ON:
             continue
-        its = owners(of, [one["topic"]], [one["name"]] if one["kind"] != "WOULD_FAIL" else [])
+        names_of = [one["name"]] if one["kind"] != "WOULD_FAIL" else []
+        outcome = findings.OF_MESSAGES.get(one["kind"])
+        sent = [client_of(at) for at, message in enumerate(given.messages) if message == (one["topic"], outcome)]
+        its = owners(of, [one["topic"]], names_of, sent)
         assert one["teams"] == its
         for name in names:
             assert (one in tops[name]["findings"]) is (name in its)
@@ -160,7 +166,8 @@ def test_the_answers_of_teams_are_together_the_whole_answer(
         for line in lines:
             row = json.loads(line)
             topics = [row.get("original_topic"), row.get("topic"), row.get("dlq_topic")]
-            its = owners(of, topics, [row.get("consumer_group"), row.get("owner"), row.get("group_id")])
+            names_of = [row.get("consumer_group"), row.get("owner"), row.get("group_id")]
+            its = owners(of, topics, names_of, row.get("client_ids") or ())
             assert [name for name in names if line in own_lines[name]] == its, question
     for question in REFUSED:
         with pytest.raises(UsageError, match="ask it without --team"):
