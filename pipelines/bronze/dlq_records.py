@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ordinary_form = captures.CAPTURE
-NOTHING = F.lit(None).cast("array<string>")
 
 
 def parse(lines: DataFrame, settings: Settings) -> DataFrame:
@@ -29,7 +28,7 @@ def parse(lines: DataFrame, settings: Settings) -> DataFrame:
         "_bronze_id": F.sha2(F.coalesce(F.col("line"), about_the_file), 256),
         "cluster": F.lit(settings.cluster),
         "topic_id": F.lit(None).cast("string"),
-        "masked": NOTHING,
+        "masked": F.lit(None).cast("array<string>"),
     }
     return masked(captures.records(lines).select(*columns.of_contract(CONTRACT, values)), settings)
 
@@ -42,6 +41,6 @@ def parse_records(records: DataFrame, settings: Settings) -> DataFrame:
         "form": F.lit(None).cast("string"),
         "raw": F.lit(None).cast("binary"),
         "error": F.lit(None).cast("string"),
-        "masked": NOTHING,
+        "masked": F.lit(None).cast("array<string>"),
     }
     return masked(records.select(*columns.of_contract(CONTRACT, values)), settings)
