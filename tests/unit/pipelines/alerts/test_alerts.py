@@ -1382,7 +1382,8 @@ def test_an_alert_about_a_finding_names_its_subject(settings: Settings) -> None:
     store(settings, "gold.trust_findings", finding | {"evidence": "1 dead letter breaks a rule", "remedy": "afterlog"})
     store(settings, "quarantine.dlq_records", sites.letter(9, dlq_topic=None, _source="orders.jsonl"))
     (one,) = snapshot(Warehouse(settings), NOW).findings
-    assert (one.news.title, one.news.about["subject"]) == ("orders.jsonl: 1 quarantined dead letter", "orders.jsonl")
+    subject = "orders.jsonl (no topic)"
+    assert (one.news.title, one.news.about["subject"]) == (f"{subject}: 1 quarantined dead letter", subject)
 
 
 def test_what_was_sent_and_what_waits_are_rows_for_questions(tmp_path: Path) -> None:
