@@ -100,6 +100,7 @@ words_of_errors = st.sampled_from(
 )
 
 
+@example(message="http://a:b@c.de/x?y=1&z=2 [5]", version=2)
 @given(message=st.lists(words_of_errors, min_size=1, max_size=9).map(" ".join), version=st.sampled_from([1, 2]))
 def test_a_message_without_values_has_the_same_pattern(message: str, version: int) -> None:
     clean = without_values(message, version)
