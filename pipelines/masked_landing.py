@@ -55,10 +55,11 @@ class Landing:
     """What hides parts of rows of bronze."""
 
     def __init__(self, masks: Masks) -> None:
-        """Take masks, to be applied one after the other."""
-        self.masks = masks
-        ordered = sorted(masks.rules, key=lambda rule: not rule.value)  # what hides a whole value goes before paths
-        self.alone = [(rule, replace(masks, rules=(rule,))) for rule in ordered]
+        """Take masks in the order of the settings."""
+        self.masks, self.none = masks, replace(masks, rules=())
+        self.alone = [(rule, replace(masks, rules=(rule,))) for rule in masks.rules]
+        of_value = [one for one in self.alone if one[0].value or one[0].path is not None]
+        self.of_value = sorted(of_value, key=lambda one: not one[0].value)  # what hides all of it goes before paths
 
     def hidden(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return a row with what masks hide replaced, and their targets in ``masked``; null if they hid nothing.
@@ -68,32 +69,46 @@ class Landing:
         """
         if row["error"] is not None:
             return {**row, "raw": None, "masked": [LINE]}
-        source = self._source(row["headers"] or ())
-        seen, done, done_headers, is_whole = dict(row), list[str](), set[int](), False
+        record = {**row, **self._source(row["headers"] or ()), "masked": None}
+        key, headers, of_others = self._others(record)
+        value, of_value = self._value(record)
+        done = [one for one in dict.fromkeys(rule.target for rule in self.masks.rules) if one in of_others | of_value]
+        if not done:
+            return {**row, "masked": None}
+        return {**row, "key": key, "value": value, "headers": headers, "raw": None, "masked": done}
+
+    def _others(self, record: Mapping[str, Any]) -> tuple[bytes | None, list[Any] | None, set[str]]:
+        """Return key and headers without what masks hide there, and the targets of these; the first mask counts."""
+        key, headers, done = record["key"], record["headers"] and [*record["headers"]], set[str]()
         for rule, alone in self.alone:
-            if rule.target in done:
+            after = alone.parts({**record, "value": None})
+            if rule.key and key is record["key"] and isinstance(after.get("key"), Masked):
+                key = None if after["key"] == DROPPED else _written(after["key"])
+                done.add(rule.target)
+            for at, now in enumerate(after.get("headers", ())):
+                old = record["headers"][at]
+                if now != old and headers[at] is old and not self._stays(old["key"] or "", rule):
+                    headers[at] = {**now, "value": _written(now["value"])}
+                    done.add(rule.target)
+        return key, headers, done
+
+    def _value(self, record: Mapping[str, Any]) -> tuple[bytes | None, set[str]]:
+        """Return the value without what masks hide of it, one after the other, and the targets of these."""
+        value, done = record["value"], set[str]()
+        for rule, alone in self.of_value:
+            seen = {**record, "value": value, "masked": [*done]}
+            payload = alone.payload(seen, "value")
+            if rule.target in done or payload.masked is None or self._is_same(payload, seen):
                 continue
-            record = {**seen, **source, "masked": done}
-            after = alone.parts(record)
-            if rule.path is not None or rule.value:
-                payload = alone.payload(record, "value")
-                if is_whole or self._is_same(payload, record):
-                    after["value"] = seen["value"]
-                is_whole = is_whole or (payload.masked is not None and payload.form is None)
-            new: dict[str, Any] = {part: _written(after[part], part) for part in PARTS if part in after}
-            for at, (old, now) in enumerate(zip(seen["headers"] or (), after.get("headers", ()), strict=False)):
-                if old != now and at not in done_headers and not self._stays(old["key"] or "", rule):
-                    done_headers.add(at)
-                    new.setdefault("headers", list(seen["headers"]))[at] = {**now, "value": _written(now["value"], "")}
-            if any(new[name] != seen[name] for name in new):
-                seen |= new
-                done.append(rule.target)
-        return {**seen, "raw": None, "masked": done} if done else {**row, "masked": None}
+            value = _written(payload.masked)
+            done.add(rule.target)
+            if payload.form is None:
+                break  # all of it is hidden
+        return value, done
 
     def _is_same(self, payload: Payload, record: Mapping[str, Any]) -> bool:
         """Tell whether a mask found nothing at its path in a value that it could read."""
-        before = replace(self.masks, rules=()).payload(record, "value")
-        return payload.form is not None and payload.data == before.data
+        return payload.form is not None and payload.data == self.none.payload(record, "value").data
 
     def _stays(self, name: str, rule: Mask) -> bool:
         return rule.header is not None and rule.header != name and self.masks.tells_place(name)
@@ -107,8 +122,6 @@ class Landing:
         return {"original_topic": newest, "earlier_hops": [{"topic": one} for one in earlier]}
 
 
-def _written(value: Any, part: str) -> Any:
-    """Return the bytes to write in place of a key, a value or the value of a header."""
-    if not isinstance(value, Masked):
-        return value
-    return None if part == "key" and value == DROPPED else value.encode("utf-8", "surrogatepass")
+def _written(masked: Masked) -> bytes:
+    """Return the bytes that are written for what masks show."""
+    return masked.encode("utf-8", "surrogatepass")
