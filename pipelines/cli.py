@@ -949,7 +949,7 @@ def repair(
     done = list(repairs.repair(_settings(warehouse, None), dry_run, accept_loss))
     if format == "json":
         for one in done:
-            print(repairs.as_json(one))
+            print(json.dumps(asdict(one)))
     else:
         repairs.show(done, dry_run)
     if not all(one.is_done for one in done):

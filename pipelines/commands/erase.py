@@ -429,17 +429,15 @@ def _proved(
     records: int,
 ) -> Erasure:
     """Read every file again, and return what the erasure did."""
-    searched = [search.search(warehouse.store, redaction.words)]
+    stores = [("", warehouse.store), *((f"{place.root}/", place) for place in copies)]
     if (pages := _pages(warehouse)) is not None:
-        searched.append(search.search(pages, redaction.words))
-    for place in copies:
-        searched.append(of_place := search.search(place, redaction.words))
-        of_place.found = [f"{place.root}/{name}" for name in of_place.found]
-    found = [name for one in searched for name in (*one.found, *one.unread) if name != UNDER_WAY]
+        stores.append(("", pages))
+    searched = [(head, search.search(store, redaction.words)) for head, store in stores]
+    found = [f"{head}{name}" for head, one in searched for name in (*one.found, *one.unread) if name != UNDER_WAY]
     done = Erasure(under_way.erasure_id, selector.kind, records)
     done.tables = [Erased(table, *counts) for table, counts in sorted(under_way.done.items()) if counts[1]]
     done.others = under_way.others
-    done.files = sum(one.files for one in searched) - 1  # but for what is kept of the erasure until it is done
+    done.files = sum(one.files for _, one in searched) - 1  # but for what is kept of the erasure until it is done
     done.left = [redaction.words.replaced_text(name) for name in dict.fromkeys(found)]
     done.landed = _landed(warehouse.settings, redaction.words)
     return done

@@ -150,12 +150,13 @@ def of_team(
 def _told(warehouse: Warehouse, found: Iterable[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:
     """Complete findings, and return those that began before ``now``, the most severe first."""
     teams, told = Teams.of_settings(warehouse.settings), [*found]
+    writers = _writers(warehouse, told) if teams.known else {}
     for one in told:
         one["subject"] = one.get("subject") or _subject(warehouse, one)
         one["remedy"] = _remedy(one, now)
         one["is_as_known_now"] = one["since"] is None or one["last_at"] is None or one["last_at"] > now
         if teams.known:
-            clients = _clients(warehouse, one["kind"]).get(one["topic"], ()) if one["kind"] in OF_MESSAGES else ()
+            clients = writers.get((one["kind"], one["topic"]), ())
             one["teams"] = list(one.get("teams") or teams_of(teams, one, clients))
     return _in_order(one for one in told if one["since"] is None or one["since"] <= now)
 
@@ -179,13 +180,15 @@ def teams_of(teams: Teams, finding: Finding, clients: Iterable[str | None] = ())
     return teams.of([finding["topic"]], [name], clients)
 
 
-def _clients(warehouse: Warehouse, kind: str) -> dict[str | None, list[str | None]]:
-    """Return the client ids of the producers of messages that a kind of finding counts, by topic."""
-    text = f"SELECT topic, client_id FROM rows WHERE outcome = '{OF_MESSAGES[kind]}' GROUP BY topic, client_id"
-    found: dict[str | None, list[str | None]] = {}
-    for row in _rows(warehouse, _LEDGER, text):
-        found.setdefault(row["topic"], []).append(row["client_id"])
-    return found
+def _writers(warehouse: Warehouse, found: Iterable[Finding]) -> dict[tuple[str, str | None], list[str | None]]:
+    """Return the client ids of the producers of messages that findings count, by kind and topic."""
+    kinds = {one["kind"] for one in found} & OF_MESSAGES.keys()
+    writers: dict[tuple[str, str | None], list[str | None]] = {}
+    for kind in kinds:
+        text = f"SELECT topic, client_id FROM rows WHERE outcome = '{OF_MESSAGES[kind]}' GROUP BY topic, client_id"
+        for row in _rows(warehouse, _LEDGER, text):
+            writers.setdefault((kind, row["topic"]), []).append(row["client_id"])
+    return writers
 
 
 def urgent(findings: Iterable[Finding]) -> list[Finding]:

@@ -5,7 +5,6 @@ Writes are idempotent on the grain: a stage without progress reads all of its in
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -152,8 +151,3 @@ def show(done: Sequence[Repaired], is_dry_run: bool) -> None:
         print(f"{one.table}: {one.finding} {verb}{'Would do: ' if is_dry_run and one.is_done else ''}{one.action}")
     if not done:
         print("Nothing to repair.")
-
-
-def as_json(one: Repaired) -> str:
-    """Return it as one JSON object in a line."""
-    return json.dumps(vars(one))

@@ -133,7 +133,7 @@ class Replays:
             found = candidates.chosen(Choice(incident=incident_id), settings.replay.most_records)
             replayed = self._told(found)
             options = Options(max_replays=settings.replay.max_replays)
-            entries = judged(self.warehouse, found, candidates.rules, options, self._letter_topics)
+            entries = judged(self.warehouse, found, candidates.rules, options, self._letter_topics, self._erased)
             planning.leave_out_repeated(entries)
             planning.leave_out_beyond_limits(entries, Teams.of_settings(settings))
         except AfterlogError as error:
@@ -177,6 +177,10 @@ class Replays:
         return letter_topics(self.warehouse)
 
     @cached_property
+    def _erased(self) -> dict[erased.Place, datetime]:
+        return erased.places(self.warehouse)
+
+    @cached_property
     def _rows(self) -> list[dict[str, Any]]:
         return store.replayed(self.warehouse)
 
@@ -200,14 +204,16 @@ def judged(
     known: Rules,
     options: Options,
     topics: Collection[str] | None = None,
+    gone: Mapping[erased.Place, datetime] | None = None,
 ) -> list[planning.Entry]:
     """Return the entries of candidates with the reasons that tables, rules and the journal give, without a cluster.
 
-    ``topics`` are the dead-letter topics of which records landed, which are looked up if not given.
+    ``topics`` are the dead-letter topics of which records landed, ``gone`` the dead letters that were erased; both are
+    looked up if not given.
     """
     entries = planning.judged(candidates, known, options)
     planning.judge_loops(entries, letter_topics(warehouse) if topics is None else topics)
-    planning.judge_erased(entries, erased.places(warehouse))
+    planning.judge_erased(entries, erased.places(warehouse) if gone is None else gone)
     planning.judge_claims(entries, options, claims(warehouse.settings, entries))
     return entries
 

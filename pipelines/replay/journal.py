@@ -18,12 +18,13 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
-from pipelines.replay.kept import NAME, Changed, Database, FileDatabase, ObjectDatabase, in_memory
+from pipelines.replay.kept import NAME, Changed, Database, FileDatabase, ObjectDatabase
 from pipelines.replay.model import Letter, PlannedRecord, Source
 from pipelines.settings import Settings
 from pipelines.stores import places
 from pipelines.stores.base import Store
 from pipelines.stores.objects import Objects
+from pipelines.warehouse import databases
 from pipelines.warehouse.tables import Warehouse
 
 DIRECTORY = "_replay"
@@ -561,7 +562,7 @@ def unsure(content: bytes, since: datetime) -> bytes:
 
     It knows all replays from the moment on at which it is opened, and of no plan what its runs attempted.
     """
-    with in_memory(content) as database:
+    with databases.in_memory(content) as database:
         database.executescript(_TABLES)
         database.execute("UPDATE plans SET since_planned = 0")
         database.execute("DELETE FROM memory")

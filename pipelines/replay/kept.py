@@ -18,6 +18,7 @@ from pathlib import Path
 from pipelines.errors import EnvironmentLacking
 from pipelines.stores.base import Store
 from pipelines.stores.objects import Objects
+from pipelines.warehouse import databases
 
 NAME = "journal.db"
 _BUSY_SECONDS = 30.0
@@ -28,7 +29,6 @@ CREATE TABLE IF NOT EXISTS written (name TEXT NOT NULL, at TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS changes (number INTEGER PRIMARY KEY, name TEXT NOT NULL);
 """
 _MOST_CHANGES = 100  # that are known by name
-_HEADER, _WAL = 100, slice(18, 20)  # of a database: its bytes, and where it says that a file beside it has changes
 
 
 class Changed(Exception):  # no error: the change is made again
@@ -88,23 +88,6 @@ def snapshot(place: Store) -> bytes | None:
         return place.read(NAME)
     with contextlib.closing(sqlite3.connect(Path(place.root) / NAME, timeout=_BUSY_SECONDS)) as connection:
         return connection.serialize()
-
-
-@contextlib.contextmanager
-def in_memory(content: bytes) -> Iterator[sqlite3.Connection]:
-    """Open the bytes of a database; what is changed is in what its ``serialize`` returns."""
-    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        load(connection, content)
-        yield connection
-
-
-def load(connection: sqlite3.Connection, content: bytes) -> None:
-    """Let a connection have the bytes of a database; raises DatabaseError: they are cut off."""
-    if len(content) < _HEADER:
-        raise sqlite3.DatabaseError("it is cut off")
-    whole = bytearray(content)
-    whole[_WAL] = b"\1\1"  # one that comes from a directory says that it has a file beside it
-    connection.deserialize(bytes(whole))
 
 
 class FileDatabase(Database):
@@ -201,7 +184,7 @@ class ObjectDatabase(Database):
         if found is None:
             self.connection.executescript(_WRITTEN)
             return
-        load(self.connection, found.content)
+        databases.load(self.connection, found.content)
         self.connection.executescript(_WRITTEN)
         for name, at in self.connection.execute("SELECT name, at FROM written"):
             self._called = str(name)

@@ -1,4 +1,4 @@
-"""Settings of retention: how old rows, pages and journals become before `afterlog maintain` removes them."""
+"""Settings of retention: how old rows become before `afterlog maintain` removes them."""
 
 from __future__ import annotations
 

@@ -301,7 +301,8 @@ class _Marking:
         import pyarrow as arrow
         import pyarrow.compute as compute
 
-        mask, rows = self.mask(path), rewriting.rows_in(self.warehouse, self.rule.table, path)
+        opened = self.warehouse.opened_table(self.rule.table)
+        mask, rows = self.mask(path), rewriting.rows_in(self.warehouse, self.rule.table, opened, path)
         if not self.rule.emptied:
             rows = rows.filter(compute.invert(mask))
         for name in self.rule.emptied:

@@ -1,9 +1,13 @@
-"""A database of SQLite in a store -> the same one without values to forget; its file stays, as its readers know it."""
+"""The bytes of a database of SQLite -> the database in memory; one in a store -> the same one without values to forget.
+
+Its file stays, as its readers know it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Iterator
 from typing import Any
 
 from pipelines.erasure import Words
@@ -12,16 +16,25 @@ from pipelines.stores.directory import Directory
 
 BUSY_SECONDS = 30.0
 BESIDE = ("-wal", "-shm")  # files beside a database: changes that are not in it yet, and their index
-_WAL = slice(18, 20)  # bytes of a database that say that a file beside it has changes
+_HEADER = 100  # bytes that each database begins with
+_WAL = slice(18, 20)  # of these, those that say that a file beside it has changes
 
 
-def opened(content: bytes) -> sqlite3.Connection:
-    """Return a database in memory with the bytes of a file."""
-    database = sqlite3.connect(":memory:", isolation_level=None)
-    given = bytearray(content)
-    given[_WAL] = b"\1\1"
-    database.deserialize(bytes(given))
-    return database
+@contextlib.contextmanager
+def in_memory(content: bytes) -> Iterator[sqlite3.Connection]:
+    """Open the bytes of a database; what is changed is in what its ``serialize`` returns."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        load(connection, content)
+        yield connection
+
+
+def load(connection: sqlite3.Connection, content: bytes) -> None:
+    """Let a connection have the bytes of a database; raises DatabaseError: they are cut off."""
+    if len(content) < _HEADER:
+        raise sqlite3.DatabaseError("it is cut off")
+    whole = bytearray(content)
+    whole[_WAL] = b"\1\1"  # one that comes from a directory says that it has a file beside it
+    connection.deserialize(bytes(whole))
 
 
 def named(name: str) -> str:
@@ -49,7 +62,7 @@ def clean(store: Store, name: str, words: Words) -> None:
             _replace(database, words)
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return
-    with contextlib.closing(opened(store.read(name) or b"")) as database:
+    with in_memory(store.read(name) or b"") as database:
         _replace(database, words)
         store.write(name, database.serialize())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+import time
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -68,6 +69,22 @@ def actions_of(text: str) -> list[dict[str, Any]]:
     Raises ValueError: a line is no JSON.
     """
     return [json.loads(line) for line in text.removesuffix("\n").split("\n")] if text else []
+
+
+def write(
+    store: Store,
+    log: str,
+    version: int,
+    operation: str,
+    actions: Iterable[Mapping[str, Any]],
+    said: str | None,
+    durable: bool = True,
+) -> bool:
+    """Write a commit if there is none of its version; tell whether what is there is this one. Raises as the store."""
+    info = {"timestamp": int(time.time() * 1000), "operation": operation, "operationParameters": {}}
+    told = {"commitInfo": {**info, **({"userMetadata": said} if said else {})}}
+    content = "".join(f"{json.dumps(action)}\n" for action in (told, *actions))
+    return store.create(f"{log}/{version:020}.json", content.encode(), durable)
 
 
 def coordinator(properties: Mapping[str, str | None], features: Iterable[str]) -> str | None:

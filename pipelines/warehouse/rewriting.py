@@ -20,12 +20,13 @@ from uuid import uuid4
 from expectations.literals import EPOCH
 from pipelines.catalog import CATALOG
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
-from pipelines.warehouse import few_rows, progress
+from pipelines.warehouse import delta_log, few_rows, progress
 from pipelines.warehouse.change_feed import changed_files
 from pipelines.warehouse.redaction import whole
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable as OpenedTable
     from pyarrow import Table as ArrowTable  # type: ignore[import-untyped]
 
 MOST_INDEXED = 32  # columns with statistics, as Delta writes them
@@ -68,19 +69,22 @@ def refuse_unread(warehouse: Warehouse, tables: Sequence[str]) -> None:
 
 def rows_of(warehouse: Warehouse, table: str, columns: Sequence[str] | None = None) -> Iterator[tuple[str, ArrowTable]]:
     """Yield the data files of a table with their rows, in the types of the table (``columns``: only these of them)."""
-    for path in warehouse.opened_table(table).get_add_actions()["path"].to_pylist():
-        yield str(path), rows_in(warehouse, table, path, columns)
+    opened = warehouse.opened_table(table)
+    for path in opened.get_add_actions()["path"].to_pylist():
+        yield str(path), rows_in(warehouse, table, opened, path, columns)
 
 
-def rows_in(warehouse: Warehouse, table: str, path: str, columns: Sequence[str] | None = None) -> ArrowTable:
-    """Return the rows of a data file of a table, in their order and in the types of the table.
+def rows_in(
+    warehouse: Warehouse, table: str, opened: OpenedTable, path: str, columns: Sequence[str] | None = None
+) -> ArrowTable:
+    """Return the rows of a data file of an opened table, in their order and in the types of the table.
 
     Raises EnvironmentLacking: the file is missing.
     """
     content = warehouse.store.read(f"{warehouse.place(table)}/{path}")
     if content is None:
         raise EnvironmentLacking(f"A data file of {table} is missing: `afterlog doctor` says which.")
-    return typed(content, few_rows.schema_of(warehouse.opened_table(table).schema()), columns)
+    return typed(content, few_rows.schema_of(opened.schema()), columns)
 
 
 def typed(content: bytes, schema: Any, columns: Sequence[str] | None = None) -> ArrowTable:
@@ -147,25 +151,20 @@ def replace_files(
     Raises WriterBusy: another writer has committed between.
     """
     at, store = int(time.time() * 1000), warehouse.store
-    said = f"{mark} {store.checked()}".strip()
-    info: dict[str, Any] = {"timestamp": at, "operation": operation, "operationParameters": {}}
-    actions: list[dict[str, Any]] = [{"commitInfo": info | ({"userMetadata": said} if said else {})}]
-    if store.is_shared:
-        actions.append({"txn": {"appId": few_rows.TURN, "version": version + 1, "lastUpdated": at}})
+    said, log = f"{mark} {store.checked()}".strip(), warehouse.log(table)
+    turn = {"txn": {"appId": few_rows.TURN, "version": version + 1, "lastUpdated": at}}
     common = {"partitionValues": {}, "dataChange": False}
-    actions += [
+    removed = [
         {"remove": {**common, "path": quote(path), "deletionTimestamp": at, "extendedFileMetadata": True, "size": size}}
         for path, size in gone.items()
     ]
-    actions += [
+    added = [
         {"add": {**common, "path": one.path, "size": one.size, "modificationTime": at, "stats": one.statistics}}
         for one in new
     ]
-    log = warehouse.log(table)
+    actions = [*([turn] if store.is_shared else []), *removed, *added]
     try:
-        if not store.create(
-            f"{log}/{version + 1:020}.json", "".join(f"{json.dumps(one)}\n" for one in actions).encode()
-        ):
+        if not delta_log.write(store, log, version + 1, operation, actions, said):
             raise WriterBusy(few_rows.TURN_IS_LOST)
     finally:
         store.forget(log)

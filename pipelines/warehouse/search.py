@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import io
 from collections.abc import Iterator
@@ -99,7 +98,7 @@ def _of_cells(cells: Any, words: Words) -> Iterator[bool]:
 
 
 def _of_sqlite(content: bytes, words: Words) -> Iterator[bool]:
-    with contextlib.closing(databases.opened(content)) as database:
+    with databases.in_memory(content) as database:
         for _, _, value in databases.cells(database):
             yield _is_in(value, words)
 

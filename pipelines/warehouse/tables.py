@@ -156,10 +156,9 @@ class Warehouse:
 
     def _create_without_spark(self, contract: Contract) -> None:
         """Write a table's first commit without Spark, which is ten times slower: it plans a command for each table."""
-        said, at = self.store.checked(), int(time.time() * 1000)
-        log = self.log(contract.table)
+        said, log = self.store.checked(), self.log(contract.table)
         self.store.forget(log)
-        # deltalake creates no table with a property that Delta does not know.
+        # deltalake creates no table with a property that Delta does not know. Another writer may have created it.
         protocol = {"minReaderVersion": PLAIN_READER, "minWriterVersion": few_rows.PLAIN_WRITER}
         metadata = {
             "id": str(uuid4()),
@@ -167,13 +166,11 @@ class Warehouse:
             "format": {"provider": "parquet", "options": {}},
             "schemaString": schema_of(contract).to_json(),
             "partitionColumns": [],
-            "createdTime": at,
+            "createdTime": int(time.time() * 1000),
             "configuration": PROPERTIES | schema_mark.PRESENT,
         }
-        info = {"timestamp": at, "operation": "CREATE TABLE", "operationParameters": {}}
-        told = {"commitInfo": {**info, **({"userMetadata": said} if said else {})}}
-        commit = "".join(f"{json.dumps(one)}\n" for one in (told, {"protocol": protocol}, {"metaData": metadata}))
-        self.store.create(f"{log}/{0:020}.json", commit.encode(), durable=False)  # else another writer created it
+        first = ({"protocol": protocol}, {"metaData": metadata})
+        delta_log.write(self.store, log, 0, "CREATE TABLE", first, said, durable=False)
         # Delta's optional checksum file of the version: without it the first write to each table makes Spark compute
         # the state of the empty log.
         actions: dict[str, Any] = {}

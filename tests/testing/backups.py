@@ -19,7 +19,7 @@ from pipelines.replay.journal import Journal, place_of
 from pipelines.settings import Settings
 from pipelines.stores.base import STATE, Store
 from pipelines.stores.directory import Directory
-from pipelines.warehouse import actions, progress
+from pipelines.warehouse import actions, databases, progress
 from pipelines.warehouse.progress import Batch, Progress, Reading
 from pipelines.warehouse.tables import PROPERTIES, Warehouse
 from tests.testing.replays import numbered
@@ -117,7 +117,7 @@ def readable(warehouse: Warehouse) -> dict[str, Any]:
     for directory in ("_actions", "_alerts/default"):
         for file in warehouse.store.files(directory):
             found[f"{directory}/{file.name}"] = warehouse.store.read(f"{directory}/{file.name}")
-    with kept.in_memory(kept.snapshot(place_of(warehouse.settings)) or b"") as journal:
+    with databases.in_memory(kept.snapshot(place_of(warehouse.settings)) or b"") as journal:
         found["claims"] = journal.execute("SELECT topic, record, plan_id, produced FROM claims").fetchall()
         found["plans"] = journal.execute("SELECT plan_id, state, attempted FROM plans").fetchall()
     return found
