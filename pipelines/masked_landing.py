@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LINE = "line"
-CHANGED = (*PARTS, "headers", "raw", "masked")
+CHANGED = (*PARTS, "headers", "raw", "masked", "lossy_encoding")
 
 
 def masked(rows: DataFrame, settings: Settings) -> DataFrame:
@@ -64,8 +64,9 @@ class Landing:
     def hidden(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return a row with what masks hide replaced, and their targets in ``masked``; null if they hid nothing.
 
-        A key that is dropped is null: equal words in its place would make one key of many. Headers that say where a
-        record stood and whose it is stay, unless a mask names one of them in full.
+        It counts as a lossy copy, so that it contradicts none of the same record that landed without masks. A key that
+        is dropped is null: equal words in its place would make one key of many. Headers that say where a record stood
+        and whose it is stay, unless a mask names one of them in full.
         """
         if row["error"] is not None:
             return {**row, "raw": None, "masked": [LINE]}
@@ -75,7 +76,10 @@ class Landing:
         done = [one for one in dict.fromkeys(rule.target for rule in self.masks.rules) if one in of_others | of_value]
         if not done:
             return {**row, "masked": None}
-        return {**row, "key": key, "value": value, "headers": headers, "raw": None, "masked": done}
+        return {**row, "key": key, "value": value, "headers": headers, "raw": None} | {
+            "masked": done,
+            "lossy_encoding": True,
+        }
 
     def _others(self, record: Mapping[str, Any]) -> tuple[bytes | None, list[Any] | None, set[str]]:
         """Return key and headers without what masks hide there, and the targets of these; the first mask counts."""

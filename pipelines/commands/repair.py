@@ -137,7 +137,7 @@ def _again(stages: Iterable[Stage]) -> str:
         f"what landed in {stage.directory}/, and its topics" if isinstance(stage, Land) else " and ".join(stage.inputs)
         for stage in stages
     ]
-    return f"`afterlog run` makes them again from {' and '.join(inputs)}."
+    return f"`afterlog run` makes them again from {' and '.join(inputs)}, as far as these still have them."
 
 
 def _counted(rows: int | None) -> str:

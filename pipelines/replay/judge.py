@@ -118,10 +118,10 @@ def of_record(candidate: Candidate, action: Action, options: Options) -> list[st
         found.append("discarded")
     if action in ("HOLD", "DISCARD") and not options.ignore_rules:
         found.append(action.lower())
-    if row["lossy_encoding"]:
-        found.append("lossy_encoding")
     if row["masked"]:
         found.append("masked")
+    elif row["lossy_encoding"]:
+        found.append("lossy_encoding")
     target = options.target_of(candidate)
     if target is None:
         found.append("topic_is_id" if row["original_topic_id"] else "no_source")

@@ -28,7 +28,7 @@ from pipelines.kafka import records as kafka_records
 from pipelines.kafka.cluster import TopicSnapshot, connected
 from pipelines.kafka.offsets import OffsetRange, TopicProgress
 from pipelines.run import freshness, runner
-from pipelines.settings import ROOT, Dlq, Settings
+from pipelines.settings import ROOT, Dlq, Settings, load
 from pipelines.site import quality
 from pipelines.site.pages import quality_page
 from pipelines.warehouse import jvmless, progress
@@ -597,6 +597,45 @@ def test_lost_progress_costs_a_read_and_doubles_nothing(
     done = run(spark, settings, BRONZE)[BRONZE]
     assert (done.read, done.accepted, done.duplicates) == (25, 5, 20)
     assert texts(settings) == numbers(0, 25)
+
+
+def test_masks_at_landing_hide_records_of_topics_and_contradict_no_copy_from_a_file(
+    spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
+) -> None:
+    open_ = following(r"dlq\.masked")
+    kafka.create_topic("dlq.masked")
+    secret = b"4111222233334444"
+    kafka.produce("dlq.masked", [Message(secret, secret, kip_1191(offset=number)) for number in range(6)])
+    rules = [{"key": True, "do": "hash", "at": "landing"}, {"value": True, "do": "drop", "at": "landing"}]
+    own = load(privacy=rules, privacy_key={"hash_key_env": "A_HASH_KEY"})
+    masked = open_.model_copy(update={"privacy": own.privacy, "privacy_key": own.privacy_key})
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setenv("A_HASH_KEY", "k" * 16)
+        done = run(spark, masked, BRONZE, SILVER)
+    assert [done[table].accepted for table in (BRONZE, SILVER)] == [6, 6]
+    rows = landed(masked)
+    assert {(row["value"], *row["masked"]) for row in rows} == {(b"<dropped>", "key", "value")}
+    assert len({row["key"] for row in rows}) == 1
+    assert all(row["lossy_encoding"] for row in landed(masked, SILVER))
+
+    # The same records in a file: with the mask they are copies, without it they take the place of what it left.
+    at = {row["offset"]: int(row["timestamp"].timestamp() * 1000) for row in rows}
+    copies = [
+        line(
+            number, topic="dlq.masked", timestamp=at[number], key=secret, value=secret, headers=kip_1191(offset=number)
+        )
+        for number in range(6)
+    ]
+    land(masked, {"a.jsonl": copies[:3]})
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setenv("A_HASH_KEY", "k" * 16)
+        done = run(spark, masked, BRONZE, SILVER)
+    assert (done[SILVER].accepted, done[SILVER].duplicates, done[SILVER].quarantined) == (0, 3, 0)
+    land(open_, {"b.jsonl": copies[3:]})
+    done = run(spark, open_, BRONZE, SILVER)
+    assert done[SILVER].quarantined == 0
+    kept = {row["dlq_offset"]: row["value"] for row in landed(open_, SILVER)}
+    assert kept == {number: b"<dropped>" if number < 3 else secret for number in range(6)}
 
 
 def of_one_topic(broker: Broker, empty_warehouse: Path, place: Path, feed: str, topic: str) -> Settings:

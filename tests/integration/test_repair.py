@@ -16,7 +16,7 @@ from pipelines.cli import app
 from pipelines.commands import doctor
 from pipelines.commands.repair import AWAY, Repaired, repair
 from pipelines.settings import Settings, load
-from pipelines.warehouse import progress
+from pipelines.warehouse import progress, rewriting
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import BROKEN, kip_1191, land, line, run, tables, warehouse_of
 
@@ -104,6 +104,37 @@ def test_the_next_run_makes_again_what_was_damaged(spark: SparkSession, settings
     run(spark, settings)
     assert known(settings) == whole
     assert errors(settings) == before
+
+
+def test_a_killed_repair_is_completed_and_late_and_repeated_files_change_nothing_of_it(
+    spark: SparkSession, made: Path, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = load(warehouse=str(tmp_path / "undisturbed"), landing=str(tmp_path / "landing"))
+    shutil.copytree(made / "warehouse", undisturbed.warehouse)
+    shutil.copytree(made / "landing", undisturbed.landing)
+    settings = load(warehouse=settings.warehouse, landing=undisturbed.landing)
+    chance = random.Random(7)
+    for table in (BRONZE, SILVER, "held.dlq_records", "gold.dlq_counts"):
+        damage(data_files(settings, table)[0], chance)
+    replace_files, commits = rewriting.replace_files, list[str]()
+
+    def killed(warehouse: Warehouse, table: str, *given: Any, **more: Any) -> int:
+        commits.append(table)
+        if len(commits) == 2:
+            raise KeyboardInterrupt
+        return replace_files(warehouse, table, *given, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rewriting, "replace_files", killed)
+        with pytest.raises(KeyboardInterrupt):
+            repaired(settings)
+    assert {one.table for one in repaired(settings)} >= {*commits[1:]}
+    assert repaired(settings) == []
+    land(settings, {"late.jsonl": [line(number, headers=kip_1191(offset=number)) for number in range(60, 70)]})
+    shutil.copy(settings.landing_of("dlq") / "0.jsonl", settings.landing_of("dlq") / "again.jsonl")
+    for own in (settings, undisturbed):
+        run(spark, own)
+    assert known(settings) == known(undisturbed)
 
 
 def test_a_checkpoint_that_is_damaged_is_moved_away(settings: Settings) -> None:

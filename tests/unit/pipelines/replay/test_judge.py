@@ -56,7 +56,7 @@ def candidate(**values: Any) -> Candidate:
         ({}, "DISCARD", Options(), ["discard"]),
         ({}, "DISCARD", Options(ignore_rules=True), []),
         ({"lossy_encoding": True}, "REVIEW", Options(), ["lossy_encoding"]),
-        ({"masked": ["key"]}, "REVIEW", Options(), ["masked"]),
+        ({"masked": ["key"], "lossy_encoding": True}, "REVIEW", Options(), ["masked"]),
         ({"original_topic": None}, "REVIEW", Options(), ["no_source"]),
         ({"original_topic": None}, "REVIEW", Options(to="b"), []),
         ({"original_topic_id": "id"}, "REVIEW", Options(), ["topic_is_id"]),
