@@ -90,6 +90,12 @@ def opening(error: Exception, table: str) -> Exception:
     return error
 
 
+def unopened(error: Exception) -> str | None:
+    """Return the table whose log a reader could not read; None if the error is of another kind."""
+    notes = getattr(error, "__notes__", ())
+    return next((note.removeprefix(_OPENING) for note in notes if note.startswith(_OPENING)), None)
+
+
 def readable(error: Exception) -> AfterlogError:
     """Turn any error into an AfterlogError, whose text is safe to show."""
     if isinstance(error, AfterlogError):
@@ -110,12 +116,10 @@ def readable(error: Exception) -> AfterlogError:
             f"Spark lacks {lacks}: {fetch}name its jars in spark.jars or spark.jars.packages under [spark] in the "
             "settings, or name another warehouse."
         )
-    for note in getattr(error, "__notes__", ()):
-        if note.startswith(_OPENING):
-            named = note.removeprefix(_OPENING)
-            return EnvironmentLacking(
-                f"The Delta log of {named} cannot be read: `afterlog doctor` says what is wrong, and what to do."
-            )
+    if named := unopened(error):
+        return EnvironmentLacking(
+            f"The Delta log of {named} cannot be read: `afterlog doctor` says what is wrong, and what to do."
+        )
     if _DATA_FILE.search(str(error)):
         file = _OF_TABLE.search(str(error))
         named = f"{file[1]}.{file[2]}" if file else "a table"

@@ -618,13 +618,16 @@ def clock(at: datetime, now: datetime) -> str:
 
 
 def front(
-    opened: Sequence[Incident],
-    findings: Sequence[Mapping[str, Any]],
+    opened: Sequence[Incident] | None,
+    findings: Sequence[Mapping[str, Any]] | None,
     feeds: Sequence[Newest],
     now: datetime,
     is_calm: bool = True,
 ) -> str:
-    """Return in one sentence whether anything is wrong; ``is_calm``: nothing else is, that the caller knows of."""
+    """Return in one sentence whether anything is wrong; ``is_calm``: nothing else is, that the caller knows of.
+
+    Open incidents and findings are None if their tables cannot be read.
+    """
     at = newest_at(feeds)
     data = "no dead letter has landed"
     if any(one.feed == "dlq" and not one.is_readable for one in feeds):
@@ -635,18 +638,22 @@ def front(
         data = later[0]
     elif at:
         data = f"data {lasting(now - at)} old (newest dead letter {clock(at, now)})"
-    loud = [one for one in opened if one.state.is_loud]
-    cannot_wait = urgent(findings)
-    lost = amount_of(findings, "LOST_MESSAGES")
+    loud = [one for one in opened or () if one.state.is_loud]
+    cannot_wait = urgent(findings or ())
+    lost = amount_of(findings or (), "LOST_MESSAGES")
     quiet = sum(one.state.is_quiet for one in loud)
-    parts = [f"{counted(len(loud), 'incident')} open" + (f" ({quiet:,} quiet)" if quiet else "")]
-    if muted := len(opened) - len(loud):
+    parts = ["open incidents unknown"]
+    if opened is not None:
+        parts = [f"{counted(len(loud), 'incident')} open" + (f" ({quiet:,} quiet)" if quiet else "")]
+    if muted := len(opened or ()) - len(loud):
         parts.append(f"{muted:,} muted")
     if lost:
         parts.append(f"{counted(lost, 'message')} lost")
     if cannot_wait:
         parts.append(f"{counted(len(cannot_wait), 'urgent finding')}")
-    if is_calm and not loud and not cannot_wait:
+    if findings is None:
+        parts.append("findings unknown")
+    if is_calm and not loud and not cannot_wait and None not in (opened, findings):
         return f"Nothing is wrong as far as the data tells: {', '.join(parts)}; {data}."
     return f"{', '.join(parts)}; {data}."
 

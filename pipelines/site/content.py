@@ -83,8 +83,8 @@ class Timeline:
     """Dead letters by hour of the clock and owner in the 7 days until ``end``, with what happened meanwhile.
 
     ``is_past``: nothing newer is known, so that the days end with the newest dead letter. ``last_hour`` counts the 60
-    minutes until the moment ``until``; ``hour_before`` the same minutes a week earlier, None if nothing is known of
-    that time.
+    minutes until the moment ``until``; ``hour_before`` the same minutes a week earlier. Each is None if nothing is
+    known of that time.
     """
 
     begin: datetime
@@ -93,7 +93,7 @@ class Timeline:
     series: tuple[Series, ...]
     markers: tuple[Marker, ...]
     until: datetime
-    last_hour: int
+    last_hour: int | None
     hour_before: int | None
 
     @property
@@ -410,7 +410,8 @@ class Place:
 class Content:
     """All that the site says; ``merged`` leads from ids of incidents to the ones that took them in.
 
-    ``fronts`` has, by team, the same of what is its own.
+    ``fronts`` has, by team, the same of what is its own. ``unreadable`` names tables of which nothing is known
+    though they exist, each with the table that is damaged: itself, or one that it is read with.
     """
 
     cluster: str
@@ -431,6 +432,7 @@ class Content:
     replays: tuple[Replay, ...] = ()
     merged: Mapping[str, str] = field(default_factory=dict)
     fronts: Mapping[str, Content] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def open(self) -> tuple[Case, ...]:

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from expectations.text import visible
-from pipelines.commands.findings import URGENT, key_of
+from pipelines.commands.findings import FINDINGS, URGENT, key_of
+from pipelines.commands.incidents import INCIDENTS
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED
-from pipelines.site.content import Case, Change, News, Row
+from pipelines.site.content import Case, Change, Content, News, Row
 from pipelines.site.findings import sentence
 from pipelines.stores.directory import replace_text
 
 FILE = ".told.json"
 VERSION = 1
+TABLES = {INCIDENTS, FINDINGS}
 
 
-def of_report(directory: Path, cases: Sequence[Case], findings: Sequence[Row]) -> News | None:
+def of_report(
+    directory: Path, cases: Sequence[Case], findings: Sequence[Row], unreadable: Collection[str] = ()
+) -> News | None:
     """Return what is new against the report that a directory holds, or else what was new in it.
 
-    None: there is no report to compare with, or nothing changed since the first one.
+    None: there is no report to compare with, or nothing changed since the first one. While incidents or findings are in
+    tables that are ``unreadable`` nothing is compared.
     """
     told = _told(directory)
     if told is None:
         return None
-    if changes := tuple(_changes(told["known"], cases, findings)):
+    changes = () if TABLES & {*unreadable} else tuple(_changes(told["known"], cases, findings))
+    if changes:
         return News(datetime.fromisoformat(told["at"]), changes)
     earlier = told["news"]
     return earlier and News(
@@ -36,14 +42,18 @@ def of_report(directory: Path, cases: Sequence[Case], findings: Sequence[Row]) -
     )
 
 
-def keep(directory: Path, cases: Sequence[Case], findings: Sequence[Row], news: News | None, now: datetime) -> None:
-    """Note in the directory what its report tells, for the next one."""
+def keep(directory: Path, told: Content) -> None:
+    """Note in the directory what its report tells, for the next one; not while incidents or findings are unreadable."""
+    if TABLES & {*told.unreadable}:
+        return
+    news = told.news
     kept = news and {
         "since": news.since.isoformat(),
         "changes": [{"words": one.words, "is_bad": one.is_bad, "incident_id": one.incident_id} for one in news.changes],
     }
-    told = {"version": VERSION, "at": now.isoformat(), "known": _known(cases, findings), "news": kept}
-    replace_text(directory / FILE, json.dumps(told), durable=False)
+    known = _known(told.incidents, told.findings)
+    noted = {"version": VERSION, "at": told.made_at.isoformat(), "known": known, "news": kept}
+    replace_text(directory / FILE, json.dumps(noted), durable=False)
 
 
 def _told(directory: Path) -> dict[str, Any] | None:

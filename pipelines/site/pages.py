@@ -20,7 +20,7 @@ from expectations.rules import counted, plural
 from expectations.text import visible
 from expectations.verdict import share
 from pipelines.commands.findings import SILENT, URGENT
-from pipelines.commands.incidents import clock, quoted
+from pipelines.commands.incidents import INCIDENTS, clock, quoted
 from pipelines.incidents.blast import Blast
 from pipelines.run.newest import lasting, moment
 from pipelines.settings.teams import NO_TEAM
@@ -152,11 +152,15 @@ class _Site:
         self.environment = _environment()
         self.cases = {one.incident_id: one for one in content.incidents}
         self.fronts = {
-            name: (addresses.team(name), sum(one.is_loud for one in front.incidents))
+            name: (
+                addresses.team(name),
+                None if INCIDENTS in content.unreadable else sum(one.is_loud for one in front.incidents),
+            )
             for name, front in content.fronts.items()
         }
         self.environment.globals |= {
             "cluster": content.cluster,
+            "unreadable": content.unreadable,
             "fronts": self.fronts,
             "teams": self.teams,
             "named": named,
@@ -422,7 +426,9 @@ def _environment() -> Environment:
     }
     nobody: frozenset[str] = frozenset()
     environment.globals |= {
-        **dict.fromkeys(("groups", "topics", "applications", "known_incidents", "fronts", "teams"), nobody),
+        **dict.fromkeys(
+            ("groups", "topics", "applications", "known_incidents", "fronts", "teams", "unreadable"), nobody
+        ),
         "addresses": addresses,
         "bars": bars,
         "charts": charts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -36,6 +36,7 @@ from pipelines.commands.incidents import (
     diff_of,
     quoted,
 )
+from pipelines.errors import unopened
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
 from pipelines.incidents.signature import FINGERPRINT
@@ -123,6 +124,8 @@ def gather(
         markers,
         now,
     )
+    if SUMMARY in tables.unreadable:
+        timeline = replace(timeline, series=(), last_hour=None, hour_before=None)
     groups, topics = places.gather(letters, cases, findings, delivery, applications)
     refused = tables.guarded(
         "quarantine", lambda: examples.quarantined(warehouse, pipeline), examples.Quarantined(0, ()), must_exist=False
@@ -131,9 +134,11 @@ def gather(
 
     def light(opened: Sequence[Incident], cases: Sequence[Case], findings: Sequence[Row], pipeline: Pipeline) -> Light:
         def front(is_calm: bool) -> str:
-            return incidents.front(opened, findings, used, now, is_calm)
+            known_incidents = None if INCIDENTS in tables.unreadable else opened
+            known_findings = None if FINDINGS in tables.unreadable else findings
+            return incidents.front(known_incidents, known_findings, used, now, is_calm)
 
-        found = _light(front, cases, findings, pipeline, tables.unreadable)
+        found = _light(front, cases, findings, pipeline, {*tables.unreadable.values()})
         return replace(found, newest_at=incidents.newest_at(used))
 
     content = Content(
@@ -151,9 +156,10 @@ def gather(
         groups,
         topics,
         pipeline,
-        news.of_report(warehouse.settings.reports(), cases, findings),
+        news.of_report(warehouse.settings.reports(), cases, findings, tables.unreadable),
         _replays(tables),
         {name: ids.standing(name, known.merged) for name in sorted(known.merged)} if known else {},
+        unreadable=tables.unreadable,
     )
     without_tables = replace(pipeline, tables=())  # their state is of all teams
     of_known = known.known if known else ()
@@ -167,7 +173,7 @@ class _Tables:
     def __init__(self, warehouse: Warehouse) -> None:
         self.warehouse = warehouse
         self.read: dict[str, list[dict[str, Any]]] = {}
-        self.unreadable: list[str] = []
+        self.unreadable: dict[str, str] = {}
 
     def __getitem__(self, table: str) -> list[dict[str, Any]]:
         """Return the cluster's rows of a table, none if it does not exist or cannot be read."""
@@ -188,8 +194,10 @@ class _Tables:
         """Return what is read of a table, or something else if that fails: a damaged table must not end the page."""
         try:
             return read() if not must_exist or self.warehouse.exists(table) else otherwise
-        except Exception:  # the reader's libraries raise any kind; `afterlog doctor` tells what is wrong with a table
-            self.unreadable.append(table)
+        except (
+            Exception
+        ) as error:  # the reader's libraries raise any; `afterlog doctor` says what is wrong with a table
+            self.unreadable[table] = unopened(error) or table
             return otherwise
 
 
@@ -201,13 +209,15 @@ def _light(
     cases: Sequence[Case],
     findings: Sequence[Row],
     pipeline: Pipeline,
-    unreadable: Sequence[str],
+    unreadable: Collection[str],
 ) -> Light:
     """Return red if data is stale, held or lost, or an incident is critical; never green if nothing is known.
 
     A feed whose silence calls nobody is amber.
     """
-    red = [f"{one} cannot be read, so that this page may lack what it tells: afterlog doctor" for one in unreadable]
+    red = [
+        f"{one} cannot be read, so that this page may lack what it tells: afterlog doctor" for one in sorted(unreadable)
+    ]
     amber: list[str] = []
     for feed in pipeline.feeds:
         if feed.silence:

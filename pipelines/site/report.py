@@ -79,7 +79,7 @@ def build(
         _document(Path(os.path.normpath(directory / siblings.above)), settings.report.keep_runs)
         told = reading.gather(warehouse, behind, feeds) if told is None else told
         write(directory, told, siblings)
-        news.keep(directory, told.incidents, told.findings, told.news, told.made_at)
+        news.keep(directory, told)
         replace_text(directory / SHOWN, state)
     except OSError as error:
         raise EnvironmentLacking(

@@ -28,6 +28,7 @@ from pipelines.incidents.state import state_of
 from pipelines.settings import PrivacyKey, SchemaFile, Settings, load
 from pipelines.settings.payloads import Mask
 from pipelines.settings.runs import Report
+from pipelines.settings.teams import Team
 from pipelines.site import addresses, content, news, pages, reading, report
 from pipelines.site.content import Content
 from pipelines.topology.diff import diff
@@ -163,14 +164,61 @@ def test_stale_data_is_red_where_it_calls_somebody(settings: Settings) -> None:
         assert found.sentence.startswith("Nothing is wrong") is (colour == "amber")
 
 
-def test_a_damaged_table_is_red_and_ends_nothing(settings: Settings) -> None:
-    sites.filled(settings)
-    for log in (Path(settings.warehouse) / "gold" / "topology_current" / "_delta_log").glob("*.json"):
+def damaged(settings: Settings, table: str) -> Content:
+    """What is told after the log of a table was damaged, which the light names."""
+    for log in Path(settings.warehouse, *table.split("."), "_delta_log").glob("*.json"):
         log.write_text("{")
     found = told(settings)
     assert found.light.colour == "red"
-    assert any(one.startswith("gold.topology_current cannot be read") for one in found.light.reasons)
-    assert found.incidents
+    assert any(reason.startswith(f"{table} cannot be read") for reason in found.light.reasons)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("table", "sections", "pages"),
+    [
+        ("gold.dlq_summary", ["timeline", "open"], {}),
+        ("gold.dlq_incidents", ["open", "replay"], {"incidents.html": ["incidents-heading"]}),
+        ("gold.trust_findings", ["findings"], {"delivery.html": ["findings"]}),
+        ("gold.topology_current", ["topologies"], {}),
+        ("gold.reconciliation", [], {"delivery.html": ["delivery"]}),
+        ("gold.delivery_guarantees", [], {"delivery.html": ["guarantees"]}),
+    ],
+)
+def test_what_a_damaged_table_would_tell_is_unknown_and_the_rest_is_told(
+    settings: Settings, table: str, sections: list[str], pages: dict[str, list[str]]
+) -> None:
+    sites.filled(settings)
+    settings = settings.model_copy(update={"teams": [Team(name="shop", topics=("*",))]})
+    found = damaged(settings, table)
+    are_incidents_known = table not in ("gold.dlq_incidents", "gold.dlq_summary")
+    assert bool(found.incidents) is are_incidents_known
+    made = written(settings)
+    for page, names in ({"index.html": sections} | pages).items():
+        for name in names:
+            (section,) = re.findall(rf'<section[^>]*aria-labelledby="{name}".*?</section>', made[page], re.DOTALL)
+            assert f"Unknown: {table} cannot be read." in section
+            assert not re.search(r"None\.|Nothing", section)
+    words = Page(made["index.html"]).words
+    assert ("open incidents unknown" in words) is not are_incidents_known
+    assert ("unknown open" in words) is not are_incidents_known
+    assert ("findings unknown" in words) is (table == "gold.trust_findings")
+
+
+def test_a_table_that_was_damaged_for_a_while_is_no_news(settings: Settings) -> None:
+    sites.filled(settings)
+    directory = settings.reports()
+    directory.mkdir()
+    news.keep(directory, told(settings))
+    whole = Path(settings.warehouse, "gold").rename(directory / "whole")
+    shutil.copytree(whole, Path(settings.warehouse, "gold"))
+    for table in ("gold.dlq_incidents", "gold.trust_findings"):
+        found = damaged(settings, table)
+        assert found.news is None
+        news.keep(directory, found)
+    shutil.rmtree(Path(settings.warehouse, "gold"))
+    whole.rename(Path(settings.warehouse, "gold"))
+    assert told(settings).news is None
 
 
 def test_a_muted_incident_is_not_loud(settings: Settings) -> None:
@@ -766,7 +814,7 @@ def test_the_front_tells_what_changed_against_the_report_before(settings: Settin
     def built() -> Content:
         """What a report tells; the next one compares with it."""
         content = told(settings)
-        news.keep(directory, content.incidents, content.findings, content.news, content.made_at)
+        news.keep(directory, content)
         return content
 
     first, second = built(), built()
@@ -803,7 +851,7 @@ def test_a_finding_that_goes_on_is_not_over_though_its_count_changed(settings: S
         (found,) = findings_of(Warehouse(settings), (), NOW, opened)
         return found
 
-    news.keep(tmp_path, (), [finding("a", "b", "c")], None, NOW)
+    news.keep(tmp_path, replace(told(settings), findings=(finding("a", "b", "c"),)))
     for topics in (("a", "b", "c"), ("a", "b"), ("a",)):
         assert news.of_report(tmp_path, (), [finding(*topics)]) is None
     over = news.of_report(tmp_path, (), [])
