@@ -34,7 +34,8 @@ from pipelines.replay import actions as actions_of_replays
 from pipelines.settings import Settings, load
 from pipelines.site import pages, quality, reading
 from pipelines.site.content import SETTLED, Content, Delivered
-from pipelines.warehouse import actions, append
+from pipelines.warehouse import actions, append, progress
+from pipelines.warehouse.progress import Held, Progress
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
 from tests.testing.deliveries import store
@@ -552,6 +553,9 @@ def judged(settings: Settings, gates: list[tuple[str, int]]) -> None:
     for contract, rows_of_it in ((STAGE_RUNS, runs), (EXPECTATION_RESULTS, results)):
         nothing = dict.fromkeys(column.name for column in contract.columns)
         append.append(Warehouse(settings), contract, [nothing | row for row in rows_of_it])
+    if gates and gates[-1][0] == "held":
+        kept = Held(NOW.isoformat(), "It broke.", gates[-1][1], "")
+        progress.save(Warehouse(settings), RECORDS, Progress(home="default", held={"dlq.orders": kept}))
 
 
 def client_of(offset: int) -> str | None:
