@@ -21,7 +21,7 @@ from pipelines import cli
 from pipelines.catalog import stages
 from pipelines.commands import doctor, query, trace
 from pipelines.errors import UsageError
-from pipelines.run import freshness, runner
+from pipelines.run import freshness, runner, sessions
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Gate, Settings, load
 from pipelines.site import report
@@ -311,7 +311,7 @@ def test_what_was_held_before_a_kill_and_passes_with_later_rows_is_no_failure(
         with pytest.raises(Killed):
             run(spark, settings)
     land(settings, {"b.jsonl": good("dlq.b", *range(100, 400))})
-    monkeypatch.setattr(cli, "_session", lambda *_, **named: contextlib.nullcontext(spark))
+    monkeypatch.setattr(sessions, "session", lambda *_, **named: contextlib.nullcontext(spark))
     where = ("--warehouse", settings.warehouse, "--landing", settings.landing)
     assert not cli.app(["run", "--feed", "dlq", *where], standalone_mode=False)
     assert len(places(spark, settings, SILVER)) == 300
@@ -562,7 +562,7 @@ def test_without_news_a_run_needs_no_session_and_ends_with_1(
 
     land(settings, {"a.jsonl": [*good("dlq.a", 1), *bad("dlq.b", *range(20))]})
     run(spark, settings)
-    monkeypatch.setattr(cli, "_session", None)  # no session is needed
+    monkeypatch.setattr(sessions, "session", None)  # no session is needed
     code, out, err = afterlog("run", "--only", SILVER, "--format", "json")
     assert code == 1
     held = [table for table in json.loads(out)["tables"] if table["table"] == SILVER]

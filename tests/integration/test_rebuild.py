@@ -19,7 +19,7 @@ from pipelines import cli
 from pipelines.catalog import stages, stages_of_type
 from pipelines.commands import doctor
 from pipelines.errors import UsageError
-from pipelines.run import runner
+from pipelines.run import runner, sessions
 from pipelines.settings import Settings, load
 from pipelines.stage import Summarise
 from pipelines.steps import summarise
@@ -106,7 +106,7 @@ def by_command(
     def session(*_: Any, **__: Any) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(cli, "_session", session)
+    monkeypatch.setattr(sessions, "session", session)
     places = ["--warehouse", settings.warehouse, "--landing", settings.landing]
     monkeypatch.setattr(sys, "argv", ["afterlog", *words, *places])
     with pytest.raises(SystemExit) as ended:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pipelines import cli
 from pipelines.catalog import stages
 from pipelines.commands import doctor
-from pipelines.run import runner
+from pipelines.run import once, runner
 from pipelines.settings import Settings
 from pipelines.site import report
 from pipelines.sources import what_lands
@@ -123,7 +123,7 @@ def test_the_command_ends_with_1_and_says_why(
     ran = list(run(spark, settings).values())
     if feed == "producers":  # a later batch of the run does not make good what is in quarantine
         ran.append(replace(ran[0], table=PRODUCERS, status="passed"))
-    monkeypatch.setattr(cli, "_run_once", lambda *arguments: (ran, None))
+    monkeypatch.setattr(once, "run_once", lambda *arguments: (ran, None))
     where = ("--warehouse", settings.warehouse, "--landing", settings.landing)
     assert cli.app(["run", *where], standalone_mode=False) == 1
     assert f"whole.csv line 1 (1 line): {NO_OBJECT}" in capsys.readouterr().out

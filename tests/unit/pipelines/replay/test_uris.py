@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.cli import main, replay
+from pipelines.cli import main, replays
 
 COMMANDS = [
     ["plan", "--incident", "7KQ2-MD4X"],
@@ -38,4 +38,4 @@ def test_a_warehouse_that_only_spark_opens_is_refused(
 
 
 def test_these_are_all_commands() -> None:
-    assert {words[0] for words in COMMANDS} == {command.name for command in replay.registered_commands}
+    assert {words[0] for words in COMMANDS} == {command.name for command in replays.app.registered_commands}
