@@ -11,7 +11,7 @@ from pipelines.alerts import departed
 from pipelines.alerts.messages import headline
 from pipelines.alerts.outbox import Outbox, quiet
 from pipelines.commands import known
-from pipelines.commands.doctor import Check
+from pipelines.commands.check import Check
 from pipelines.run.newest import moment
 from pipelines.settings import Settings
 from pipelines.settings.teams import NO_TEAM

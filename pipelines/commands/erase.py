@@ -22,7 +22,7 @@ from expectations.quality import ERASED_RECORDS, ERASURES
 from expectations.rules import counted
 from pipelines.columns.profiles import profiles_of
 from pipelines.commands import display
-from pipelines.commands.doctor import Check
+from pipelines.commands.check import Check
 from pipelines.commands.maintain import unless_backed_up
 from pipelines.commands.query import stored
 from pipelines.commands.selection import DEAD_LETTERS, Selected, Selector, select

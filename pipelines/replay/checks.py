@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from expectations.text import visible
 from pipelines.commands import known
-from pipelines.commands.doctor import Check
+from pipelines.commands.check import Check
 from pipelines.replay import rules
 from pipelines.settings import Settings
 from pipelines.warehouse.tables import Warehouse

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.commands import doctor
+from pipelines.commands.doctor import warehouse
 from pipelines.errors import EnvironmentLacking, UsageError, readable
 from pipelines.settings import Settings
 from pipelines.stores import places
@@ -141,7 +142,8 @@ def test_the_doctor_knows_a_damaged_checkpoint_and_its_way_back_works(
             assert (told.exit_code, str(told).count("\n")) == (3, 0)
         else:
             assert found == 6
-    (check,) = [check for check in doctor._tables(Warehouse(copied)) if check.name == TABLE and check.state == "error"]
+    checks = warehouse.check_tables(Warehouse(copied))
+    (check,) = [check for check in checks if check.name == TABLE and check.state == "error"]
     assert str(log) in (check.remedy or "") + check.finding
     away = re.match(r"Move (.+) out of (\S+): readers then fall back to .*JSON commits \d to 6", check.remedy or "")
     assert away, check.remedy

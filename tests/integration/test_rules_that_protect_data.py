@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 from pipelines.catalog import CATALOG, stages
 from pipelines.columns.profiles import PROFILES, SHARE_GROUP, Profile
-from pipelines.commands import doctor, query
+from pipelines.commands import query
+from pipelines.commands.doctor import headers
 from pipelines.errors import WriterBusy
 from pipelines.run import runner
 from pipelines.run.readmit import readmit, stage_with_quarantine
@@ -370,7 +371,7 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
     assert 'headers named "x-error" (20), "x-original-offset" (20), ' in said
     assert "the profile my-profile lets 20 come in: 20 with topic, partition and offset" in said
     assert "secret" not in said + proposed
-    check, near = doctor._header_profiles(Warehouse(required))
+    check, near = headers.check_header_profiles(Warehouse(required))
     assert near.finding.startswith("The nearest profile is spring-cloud-stream: it lacks ")
     assert "the profile my-profile lets 23 come in: 23 with topic, partition and offset" in check.finding
     assert check.snippet == proposed
@@ -399,7 +400,7 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
         "dlq.few": (["original_offset.decimal_int64"], []),
         "dlq.c": (["header_profile.mandatory"], ["original_partition", "original_offset", "error_message"]),
     }
-    (check,) = doctor._header_profiles(Warehouse(own))
+    (check,) = headers.check_header_profiles(Warehouse(own))
     assert check.finding == (
         "The nearest profile is my-profile: it lacks x-original-partition, x-original-offset, x-error (1 record)."
     )

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from expectations.verdict import Outcome, Verdict, sentence_of
 from pipelines.columns.unknown_headers import MOST_NAMES, nearest, sentence
 from pipelines.commands import doctor
+from pipelines.commands.doctor import headers, machine
 from pipelines.settings import Settings, load
 from pipelines.steps import held
 from pipelines.warehouse.progress import Held, Progress
@@ -95,7 +96,7 @@ def test_the_doctor_proposes_a_profile_for_each_writer_and_says_what_it_would_do
     _write(settings, QUARANTINE, "dlq.parcels", [[("x-elsewhere", None)]], cluster="other")
     _write(settings, QUARANTINE, "dlq.parcels", [[("x-known", None)]], profile="kip-1191")
 
-    one, other, left = doctor._header_profiles(Warehouse(settings))
+    one, other, left = headers.check_header_profiles(Warehouse(settings))
 
     assert {one.state, other.state, left.state} == {"warning"}
     assert one.finding == (
@@ -122,7 +123,9 @@ def test_the_doctor_proposes_a_profile_for_each_writer_and_says_what_it_would_do
     pasted = tomllib.loads(out[out.index("\n[[dlq.profile]]") :].rstrip().rpartition("\n")[0])  # a summary follows
     assert [profile["name"] for profile in pasted["dlq"]["profile"]] == ["acme-dlq", "zeta"]
 
-    now, left = doctor._header_profiles(Warehouse(settings.model_copy(update={"dlq": load(dlq=pasted["dlq"]).dlq})))
+    now, left = headers.check_header_profiles(
+        Warehouse(settings.model_copy(update={"dlq": load(dlq=pasted["dlq"]).dlq}))
+    )
     assert now.finding == "9 records in quarantine or held can be read by the profiles as they are now."
     assert "`afterlog readmit silver.dlq_records`" in (now.remedy or "")
     assert left.finding.startswith("The 2 rows")
@@ -131,7 +134,7 @@ def test_the_doctor_proposes_a_profile_for_each_writer_and_says_what_it_would_do
 def test_the_doctor_says_first_that_a_proposal_has_no_origin(settings: Settings) -> None:
     errors: Headers = [("acme.error.message", b"no"), ("acme.error.type", b"ValueError")]
     _write(settings, QUARANTINE, "dlq.parcels", [errors] * 3)
-    (check,) = doctor._header_profiles(Warehouse(settings))
+    (check,) = headers.check_header_profiles(Warehouse(settings))
     assert check.finding.startswith("No header shows where the records come from. ")
     assert check.finding.endswith("lets 3 come in: 0 with topic, partition and offset, 3 without an origin.")
     assert (check.snippet or "").startswith("# Without an origin: ")
@@ -143,21 +146,21 @@ def test_the_doctor_proposes_for_accepted_records_of_unknown_writers_and_says_th
     _write(settings, SILVER, "dlq.parcels", [acme(at) for at in range(5)], profile="unknown")
     _write(settings, SILVER, "dlq.parcels", [acme(9)], profile="kip-1191")
     _write(settings, SILVER, "dlq.plain", [[("tenant", b"1"), ("x-retry-count", b"1")]], profile="unknown")
-    (check,) = doctor._header_profiles(Warehouse(settings))
+    (check,) = headers.check_header_profiles(Warehouse(settings))
     assert "5 are accepted with profile unknown. Tried on 5 records" in check.finding
     assert "Accepted rows stay as they are, also in `afterlog readmit`" in (check.remedy or "")
 
     pasted = load(dlq=tomllib.loads(check.snippet or "")["dlq"]).dlq
-    assert [*doctor._header_profiles(Warehouse(settings.model_copy(update={"dlq": pasted})))] == []
+    assert [*headers.check_header_profiles(Warehouse(settings.model_copy(update={"dlq": pasted})))] == []
 
 
 def test_a_value_that_names_a_known_topic_shows_the_origin(settings: Settings) -> None:
     moved: Headers = [("acme-was-in", b"parcels"), ("acme-row", b"\0\0\0\0\0\0\0\7"), ("acme-reason", b"no")]
     _write(settings, QUARANTINE, "failures", [moved] * 3)
-    (check,) = doctor._header_profiles(Warehouse(settings))
+    (check,) = headers.check_header_profiles(Warehouse(settings))
     assert "original_topic" not in (check.snippet or "").split("headers = [")[1].split("]")[0]
     _write(settings, SILVER, "dlq.parcels", [[]], profile="kip-1191", original_topic="parcels")
-    (check,) = doctor._header_profiles(Warehouse(settings))
+    (check,) = headers.check_header_profiles(Warehouse(settings))
     assert '{ name = "acme-was-in", field = "original_topic", mandatory = true }' in (check.snippet or "")
     assert '{ name = "acme-row", field = "original_offset", encoding = "int64"' in (check.snippet or "")
 
@@ -165,7 +168,7 @@ def test_a_value_that_names_a_known_topic_shows_the_origin(settings: Settings) -
 def test_the_doctor_names_the_nearest_profile_and_what_records_lack(settings: Settings) -> None:
     lacking: Headers = [("dead-letter-topic", b"stock"), ("dead-letter-partition", b"6"), ("dead-letter-reason", b"no")]
     _write(settings, QUARANTINE, "dlq.a", [lacking] * 2, profile="smallrye-dead-letter-queue", missing=["x"])
-    proposed, near = doctor._header_profiles(Warehouse(settings))
+    proposed, near = headers.check_header_profiles(Warehouse(settings))
     assert near.finding.startswith("The nearest profile is smallrye-dead-letter-queue: it lacks dead-letter-offset")
     assert near.finding.endswith("(2 records).")
     assert "lets 2 come in: 0 with topic, partition and offset, 2 with only a part of them" in proposed.finding
@@ -173,10 +176,10 @@ def test_the_doctor_names_the_nearest_profile_and_what_records_lack(settings: Se
 
 
 def test_of_many_records_a_part_of_each_topic_is_looked_at(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "MOST_LOOKED_AT", 3)
+    monkeypatch.setattr(headers, "MOST_LOOKED_AT", 3)
     _write(settings, QUARANTINE, "dlq.parcels", [acme(at) for at in range(9)])
     _write(settings, QUARANTINE, "dlq.orders", [zeta(1)])
-    one, other = doctor._header_profiles(Warehouse(settings))
+    one, other = headers.check_header_profiles(Warehouse(settings))
     assert "Of 10 such records 4 were looked at." in one.finding
     assert "Tried on 1 record of its writer" in other.finding
 
@@ -186,8 +189,8 @@ def test_the_doctor_reads_a_warehouse_that_a_uri_names_on_this_machine(
 ) -> None:
     _write(settings, QUARANTINE, "dlq.parcels", [acme(1)])
     by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
-    monkeypatch.setattr(doctor, "_jars", lambda settings: [])
-    monkeypatch.setattr(doctor, "_airflow", lambda settings: [])
+    monkeypatch.setattr(machine, "check_jars", lambda settings: [])
+    monkeypatch.setattr(machine, "check_airflow", lambda settings: [])
     checks = {check.name: check for check in doctor.diagnose(by_uri)}
     assert "acme-dlq-topic" in (checks["header profiles"].snippet or "")
     assert "not on this machine" not in checks["tables"].finding
@@ -196,9 +199,9 @@ def test_the_doctor_reads_a_warehouse_that_a_uri_names_on_this_machine(
 
 
 def test_the_doctor_says_nothing_where_nothing_is_unknown(settings: Settings) -> None:
-    assert [*doctor._header_profiles(Warehouse(settings))] == []
+    assert [*headers.check_header_profiles(Warehouse(settings))] == []
     _write(settings, QUARANTINE, "dlq.a", [[("x-known", None)]], profile="kip-1191")
-    assert [*doctor._header_profiles(Warehouse(settings))] == []
+    assert [*headers.check_header_profiles(Warehouse(settings))] == []
 
 
 def _write(

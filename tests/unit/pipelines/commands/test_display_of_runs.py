@@ -10,7 +10,8 @@ import pytest
 
 from pipelines.catalog import CATALOG
 from pipelines.commands import display, tabular
-from pipelines.commands.doctor import Check, show
+from pipelines.commands.check import Check
+from pipelines.commands.doctor import show
 from pipelines.warehouse.quality import StageRun
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)

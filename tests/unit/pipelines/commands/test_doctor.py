@@ -23,7 +23,8 @@ from typer.testing import CliRunner
 from pipelines.catalog import stages
 from pipelines.cli import app
 from pipelines.commands import doctor
-from pipelines.commands.doctor import Check, diagnose, exit_code
+from pipelines.commands.check import Check, State
+from pipelines.commands.doctor import diagnose, exit_code, machine
 from pipelines.jvm import jars, java
 from pipelines.settings import LANDING_DIRECTORIES, SchemaFile, Settings, load
 from pipelines.stores import connection, lease, lock
@@ -58,7 +59,7 @@ def after_runs(made: Settings, tmp_path: Path) -> Settings:
 @pytest.fixture(autouse=True)
 def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No Airflow home, no listener on Airflow's port, no AFTERLOG variables of the user."""
-    monkeypatch.setattr(doctor, "AIRFLOW_HOME", tmp_path / "airflow")
+    monkeypatch.setattr(machine, "AIRFLOW_HOME", tmp_path / "airflow")
     for name in [name for name in os.environ if name.startswith("AFTERLOG_")]:
         monkeypatch.delenv(name)
     with socket.socket() as free:
@@ -110,7 +111,7 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
 
 
 def test_package_of_another_version(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
-    monkeypatch.setattr(doctor, "requires", lambda _: ["pyspark==9.9.9", "rich>=14"])
+    monkeypatch.setattr(machine, "requires", lambda _: ["pyspark==9.9.9", "rich>=14"])
     check = found(settings, "Python packages")
     assert (check.state, check.remedy) == ("error", "Run `make setup`.")
     assert check.finding.startswith("pyspark is 4.")
@@ -160,7 +161,7 @@ def test_gate_of_a_table_without_one() -> None:
 
 @pytest.mark.parametrize(("free", "state"), [(3 << 30, "ok"), (1 << 30, "warning"), (1 << 20, "error")])
 def test_disk_space(monkeypatch: pytest.MonkeyPatch, settings: Settings, free: int, state: str) -> None:
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(free, 0, free))
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(free, 0, free))
     assert found(settings, "disk").state == state
 
 
@@ -385,8 +386,8 @@ def test_port_of_airflow_in_use_by_another(settings: Settings, api: type[Api]) -
 
 
 def test_airflow_home_of_another_version(settings: Settings) -> None:
-    doctor.AIRFLOW_HOME.mkdir()
-    (doctor.AIRFLOW_HOME / ".prepared").write_text("2.9.0")
+    machine.AIRFLOW_HOME.mkdir()
+    (machine.AIRFLOW_HOME / ".prepared").write_text("2.9.0")
     checks = [check for check in diagnose(settings) if check.name == "Airflow"]
     assert [check.state for check in checks] == ["warning", "ok"]
     assert "was prepared by Airflow 2.9.0" in checks[0].finding
@@ -421,7 +422,7 @@ def test_exit_code(states: list[doctor.State], lacks: bool, code: int) -> None:
 
 
 def test_findings_are_printed_last_for_people_and_in_order_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    checks = [Check(f"{state}{place}", state, "-") for place in (1, 2) for state in get_args(doctor.State)]
+    checks = [Check(f"{state}{place}", state, "-") for place in (1, 2) for state in get_args(State)]
 
     doctor.show(checks[::-1])
     words = capsys.readouterr().out.split()

@@ -16,8 +16,10 @@ from arro3.core import Array, DataType, Table
 from deltalake import write_deltalake
 
 from pipelines import cli
+from pipelines.catalog import CATALOG
 from pipelines.commands import doctor
-from pipelines.commands.doctor import Check
+from pipelines.commands.check import Check
+from pipelines.commands.doctor import landing, machine
 from pipelines.run import newest
 from pipelines.settings import LANDING_DIRECTORIES, Settings, load
 from pipelines.site import report
@@ -45,10 +47,10 @@ Command = Callable[..., Said]
 def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No Airflow, no AFTERLOG variables of the user; ages count from the test's start."""
     monkeypatch.setitem(globals(), "NOW", datetime.now(UTC))
-    monkeypatch.setattr(doctor, "AIRFLOW_HOME", tmp_path / "airflow")
+    monkeypatch.setattr(machine, "AIRFLOW_HOME", tmp_path / "airflow")
     for name in [name for name in os.environ if name.startswith("AFTERLOG_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(doctor, "_airflow", lambda _: ())
+    monkeypatch.setattr(machine, "check_airflow", lambda _: ())
 
 
 @pytest.fixture
@@ -144,7 +146,7 @@ def test_a_feed_that_fell_silent_needs_a_look(settings: Settings, afterlog: Comm
     assert "[silence] after_hours, such as dlq = 64." in (check.remedy or "")
     assert "Errors in landing dlq" in said.out
     told = load(warehouse=settings.warehouse, landing=settings.landing, silence={"after_hours": {"dlq": 64}})
-    assert doctor._feed(Warehouse(told), next(one for one in doctor.CATALOG if one.table == BRONZE)).state == "ok"
+    assert landing._feed(Warehouse(told), next(one for one in CATALOG if one.table == BRONZE)).state == "ok"
 
 
 def test_of_a_warehouse_by_uri_nothing_is_claimed_that_only_a_session_can_tell(settings: Settings) -> None:
