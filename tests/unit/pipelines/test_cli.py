@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.cli import main
+from pipelines.cli import COMMANDS, answers, installed, main, register, report, runs, upkeep
 from pipelines.jvm import jvm_log
 from pipelines.settings import ROOT, Settings
 
@@ -26,6 +27,13 @@ def test_the_version_is_the_projects(monkeypatch: pytest.MonkeyPatch, capsys: py
     (named,) = [line for line in (ROOT / "pyproject.toml").read_text().splitlines() if line.startswith("version = ")]
     version = named.split('"')[1]
     assert told(monkeypatch, capsys, "--version") == (0, f"afterlog {version}\n", "")
+
+
+def test_every_command_of_a_family_is_in_the_command_line() -> None:
+    families = (answers, installed, register, report, runs, upkeep)
+    found = [command for family in families for _, command in inspect.getmembers(family, inspect.isfunction)]
+    own = {command for command in found if command.__module__ in {family.__name__ for family in families}}
+    assert {command for command in own if not command.__name__.startswith("_")} == {*COMMANDS}
 
 
 def test_what_is_generated_is_told_as_json(
