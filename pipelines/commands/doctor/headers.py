@@ -52,22 +52,22 @@ def check_header_profiles(warehouse: Warehouse) -> Iterator[Check]:
     profiles = profiles_of(dlq)
     readings = [read_by(letter, profiles) for letter in letters]
     unread = [letter for letter, reading in zip(letters, readings, strict=True) if not reading.comes_in]
-    waiting = [(letter, one) for letter, one in zip(letters, readings, strict=True) if not letter.is_accepted]
-    made = proposals(unread, dlq, _topics(warehouse))
+    waiting = [(letter, reading) for letter, reading in zip(letters, readings, strict=True) if not letter.is_accepted]
+    proposed = proposals(unread, dlq, _topics(warehouse))
     sampled = len(letters) < total
-    for proposal in made:
+    for proposal in proposed:
         yield _proposed(proposal, f" Of {counted(total, 'such record')} {len(letters):,} were looked at." * sampled)
     if readable := sum(reading.comes_in for _, reading in waiting):
         finding = f"{counted(readable, 'record')} in quarantine or held can be read by the profiles as they are now."
         remedy = "`afterlog run` judges what is held again, `afterlog readmit silver.dlq_records` the others."
         yield Check("header profiles", "warning", finding, remedy)
-    lacking = ((one.profile, one.lacking) for _, one in waiting if one.profile and one.lacking)
+    lacking = ((reading.profile, reading.lacking) for _, reading in waiting if reading.profile and reading.lacking)
     if nearest := Counter(lacking):
         remedy = "If the writer leaves them out by right, replace the profile by a [[dlq.profile]] of the same name."
         yield Check("header profiles", "warning", unknown_headers.nearest(nearest), remedy)
-    told = {id(letter) for proposal in made for letter in proposal.letters}
-    if left := [letter for letter, reading in waiting if not reading.profile and id(letter) not in told]:
-        finding = f"{unknown_headers.sentence(_names(left), len(left))} They are in quarantine or held."
+    in_proposals = {id(letter) for proposal in proposed for letter in proposal.letters}
+    if others := [letter for letter, reading in waiting if not reading.profile and id(letter) not in in_proposals]:
+        finding = f"{unknown_headers.sentence(_names(others), len(others))} They are in quarantine or held."
         remedy = "Map them in a [[dlq.profile]] of the settings; names and values do not tell to which fields."
         yield Check("header profiles", "warning", finding, remedy)
 
@@ -87,8 +87,8 @@ def _proposed(proposal: Proposal, sampled: str) -> Check:
         remedy += " Accepted rows stay as they are, also in `afterlog readmit`: the profile reads new records."
         remedy += " Only a run into a new warehouse reads the old ones by it, if they are still landed."
     lead = "" if proposal.has_origin else "No header shows where the records come from. "
-    said = unknown_headers.sentence(_names(letters), len(letters), "of a writer that no profile reads")
-    finding = f"{lead}{said} {' and '.join(where) or 'None is the newest'}.{sampled} {proposal.tried}"
+    sentence = unknown_headers.sentence(_names(letters), len(letters), "of a writer that no profile reads")
+    finding = f"{lead}{sentence} {' and '.join(where) or 'None is the newest'}.{sampled} {proposal.tried}"
     return Check("header profiles", "warning", finding, remedy, proposal.toml)
 
 
@@ -143,6 +143,6 @@ def check_writers(warehouse: Warehouse) -> Iterator[Check]:
         return
     equal = {"cluster": warehouse.cluster, "kind": "UNKNOWN_WRITER"}
     for row in sorted(jvmless.rows(warehouse, "gold.trust_findings", equal), key=lambda row: str(row["topic"])):
-        counted_ = counted(row["amount"], "dead letter")
+        letters = counted(row["amount"], "dead letter")
         verb = "names" if row["amount"] == 1 else "name"
-        yield Check("writers", "warning", f"{visible(row['topic'])}: {counted_} {verb} no writer.", owners.NAMELESS)
+        yield Check("writers", "warning", f"{visible(row['topic'])}: {letters} {verb} no writer.", owners.NAMELESS)

@@ -105,7 +105,7 @@ def check_dead_letter_settings(warehouse: Warehouse) -> Iterator[Check]:
         mistakes = findings.mistakes_of(warehouse, datetime.now(UTC))
     except Exception:  # the table cannot be read, which ``check_tables`` reports
         return
-    if kinds := Counter(one["kind"] for one in findings.urgent(mistakes)):
+    if kinds := Counter(mistake["kind"] for mistake in findings.urgent(mistakes)):
         yield Check(
             "dead-letter settings",
             "warning",

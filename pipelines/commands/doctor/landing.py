@@ -82,23 +82,20 @@ def check_damaged_files(warehouse: Warehouse) -> Iterator[Check]:
             continue
         directory = warehouse.settings.landing_of(stage.directory)
         again = f"Land each again from its source, under its name in {directory}; what is read already stays."
-        of_layouts = [one for one in damages if one[1].startswith(unknown.FINDING)]
-        for what, those, remedy in (
-            ("cannot be read, or not to the end", [one for one in damages if one not in of_layouts], again),
-            (
-                "in no known layout",
-                of_layouts,
-                f"Name the layout in the settings, then land each again in {directory}, or remove it.",
-            ),
+        without_layout = [damage for damage in damages if damage[1].startswith(unknown.FINDING)]
+        others = [damage for damage in damages if damage not in without_layout]
+        name = f"Name the layout in the settings, then land each again in {directory}, or remove it."
+        for files, what_is_wrong, remedy in (
+            (others, "cannot be read, or not to the end", again),
+            (without_layout, f"{'is' if len(without_layout) == 1 else 'are'} in no known layout", name),
         ):
-            if those:
-                lines = [f"{source}: {_in_words(error)}" for source, error in those[:MOST_NAMED]]
-                more = len(those) - MOST_NAMED
+            if files:
+                lines = [f"{source}: {_in_words(error)}" for source, error in files[:MOST_NAMED]]
+                more = len(files) - MOST_NAMED
                 lines += [f"And {more:,} more."] if more > 0 else []
-                are = "is " if len(those) == 1 else "are "
-                finding = f"{counted(len(those), 'file')} {are if what.startswith('in ') else ''}{what}."
-                remedies = dict.fromkeys(UNREAD[error][-1] if error in UNREAD else remedy for _, error in those)
-                yield Check(f"files of {stage.directory}", "error", f"{finding} {' '.join(lines)}", " ".join(remedies))
+                finding = f"{counted(len(files), 'file')} {what_is_wrong}. {' '.join(lines)}"
+                remedies = dict.fromkeys(UNREAD[error][-1] if error in UNREAD else remedy for _, error in files)
+                yield Check(f"files of {stage.directory}", "error", finding, " ".join(remedies))
 
 
 def _in_words(error: str) -> str:
