@@ -416,7 +416,7 @@ def test_table_shows_hostile_names_as_text(capsys: pytest.CaptureFixture[str]) -
         pytest.param(["error", "ok"], True, 3, id="an error of the environment beside one of data"),
     ],
 )
-def test_exit_code(states: list[doctor.State], lacks: bool, code: int) -> None:
+def test_exit_code(states: list[State], lacks: bool, code: int) -> None:
     checks = [Check("x", state, "") for state in states]
     assert exit_code([*checks, *([Check("Java", "error", "", lacks=True)] if lacks else [])]) == code
 
