@@ -113,15 +113,16 @@ def backup(settings: Settings, to: str, keep: int | None, is_dry_run: bool, say:
                     )
         manifests = dict(_manifests(place, keep, say))
         made, copy = _copied(warehouse, place, manifests, is_dry_run, say)
+        name = backups.id_of(made, backups.known(place))
         if not is_dry_run:
-            place.write(backups.file_of(made.id), made.content())
-            backups.note(warehouse.store, Last(made.id, place.root, made.taken_at))
-        gone, files = _outlived(place, {**manifests, made.id: made}, warehouse.root, keep)
+            place.write(backups.file_of(name), made.content())
+            backups.note(warehouse.store, Last(name, place.root, made.taken_at))
+        gone, files = _outlived(place, {**manifests, name: made}, warehouse.root, keep)
         if not is_dry_run:
             for path in (*map(backups.file_of, gone), *(f"{backups.FILES}/{name}" for name in files)):
                 place.remove(path)
     return BackedUp(
-        None if is_dry_run else made.id,
+        None if is_dry_run else name,
         place.root,
         made.taken_at.isoformat(),
         len(made.tables),

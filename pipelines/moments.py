@@ -1,4 +1,4 @@
-"""Times as a person types them -> moments in UTC: a date, a clock time, a day's name, or a span such as 2h."""
+"""The present; times as a person types them -> moments in UTC: a date, a clock time, a day's name, or a span, 2h."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ _UNITS = {"w": timedelta(weeks=1), "d": timedelta(days=1), "h": timedelta(hours=
 _UNITS |= {"s": timedelta(seconds=1)}
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _DAY = timedelta(days=1)
+
+
+def now() -> datetime:
+    """Return the present by this machine's clock, in UTC: all code asks here."""
+    return datetime.now(UTC)
+
+
+def millis() -> int:
+    """Return the present in milliseconds since 1970."""
+    return int(now().timestamp() * 1000)
 
 
 def moment_of(text: str, name: str, now: datetime, *, ahead: bool = False) -> datetime:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from expectations.rules import counted
 from expectations.text import visible
+from pipelines import moments
 from pipelines.errors import UsageError
 from pipelines.replay import journal, kept
 from pipelines.settings import Settings
@@ -63,11 +63,11 @@ def restore(settings: Settings, source: str, wanted: str | None) -> WasRestored:
         manifest = backups.read(place, name)
         if lacking := backups.damaged(place, manifest.files):
             raise _damaged(place, name, lacking, manifest.files)
-        mark = begun or Restored(name, place.root, manifest.taken_at, datetime.now(UTC))
+        mark = begun or Restored(name, place.root, manifest.taken_at, moments.now())
         restored.note(store, mark)
         there = _write(store, place, name, manifest, mark, is_begun=begun is not None)
         backups.note(store, Last(name, place.root, manifest.taken_at))
-        restored.note(store, replace(mark, ended_at=datetime.now(UTC)))
+        restored.note(store, replace(mark, ended_at=moments.now()))
     return WasRestored(
         name,
         place.root,

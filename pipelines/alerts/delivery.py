@@ -6,10 +6,11 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from pipelines import moments
 from pipelines.settings.alerts import PAGERDUTY, Route
 
 
@@ -87,4 +88,4 @@ def _seconds(text: str | None) -> float | None:
         at = parsedate_to_datetime(text)
     except ValueError:
         return None
-    return max(0.0, ((at if at.tzinfo else at.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds())
+    return max(0.0, ((at if at.tzinfo else at.replace(tzinfo=UTC)) - moments.now()).total_seconds())

@@ -95,7 +95,7 @@ def settle(box: Outbox, alerts: Alerts, now: datetime) -> list[Route]:
     names = {route.name for route in alerts.route}
     for name in _gone(box, names):
         gone = box.receivers.setdefault(name, Receiver(""))
-        gone.gone_at = gone.gone_at or now
+        gone.gone_at = min(gone.gone_at or now, now)  # clocks go back
         is_for_good = _ends_at(gone, alerts, now) <= now
         if heir := new.get(gone.digest) or (here.get(gone.digest) if is_for_good else None):
             box.take_over(name, heir)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 from expectations.text import visible
+from pipelines import moments
 from pipelines.alerts import departed
 from pipelines.alerts.messages import headline
 from pipelines.alerts.outbox import Outbox, quiet
@@ -29,7 +30,7 @@ def listed(settings: Settings, form: str, team: str | None = None) -> str:
 
     Raises UsageError: only Spark opens the warehouse. EnvironmentLacking: the outbox cannot be read.
     """
-    now = datetime.now(UTC)
+    now = moments.now()
     box = Outbox.read(place(Warehouse(settings)))
     routes = {route.name: route for route in settings.alerts.route}
 
@@ -100,7 +101,7 @@ def checks(settings: Settings) -> Iterator[Check]:
     """
     warehouse = Warehouse(settings)
     if warehouse.opens_tables:
-        for one in departed.left_open(Outbox.read(place(warehouse)), settings.alerts, datetime.now(UTC)):
+        for one in departed.left_open(Outbox.read(place(warehouse)), settings.alerts, moments.now()):
             yield Check("alerts", "warning", one.in_words, one.remedy)
         for finding, remedy in unmatched(warehouse):
             yield Check("alerts", "warning", finding, remedy, of_pattern=True)

@@ -6,9 +6,10 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from pipelines import moments
 from pipelines.alerts import delivery, departed, messages
 from pipelines.alerts.delivery import Outcome
 from pipelines.alerts.news import Snapshot, changes, snapshot
@@ -39,7 +40,7 @@ class Done:
 
 def send(
     settings: Settings,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    now: Callable[[], datetime] = lambda: moments.now(),
     post: Post = delivery.post,
     look: Callable[[Warehouse, datetime], Snapshot] = snapshot,
     clock: Callable[[], float] = time.monotonic,
@@ -99,7 +100,7 @@ def _look(
 
 def try_out(settings: Settings, route: Route, post: Post = delivery.post) -> Outcome:
     """Send one test alert to a route at once."""
-    at = datetime.now(UTC)
+    at = moments.now()
     alert = Alert(f"test-{at:%Y%m%dT%H%M%S%f}", route.name, [messages.news_of_a_test(at)], at, at)
     return _posted(alert, route, settings, at, post)
 

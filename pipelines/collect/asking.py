@@ -11,9 +11,10 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from pipelines import moments
 from pipelines.collect import describes
 from pipelines.jvm import clients
 from pipelines.kafka.cluster import admin_client
@@ -130,7 +131,7 @@ class _Asking:
         self.refused: dict[str, list[str]] = {}
 
     def answer(self, known: Collection[tuple[str, str]], streams: Collection[str]) -> Answer:
-        said = Answer(datetime.now(UTC))
+        said = Answer(moments.now())
         said.subjects.append(self.cluster())
         said.subjects += self.brokers({name for kind, name in known if kind == BROKER})
         listed = self.listed_groups()

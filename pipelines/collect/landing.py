@@ -157,7 +157,8 @@ def _collect(settings: Settings, directory: Path, everything: bool) -> Collected
     present = [(kind, name) for key, (_, is_there) in before.items() if is_there for kind, name in [_split(key)]]
     answer = asking.ask(settings, present, [name for name, (_, at) in streams.items() if at is not None])
     answer.subjects = with_waiting(settings, answer)
-    at = answer.asked_at
+    # Statements are read in order of time, and clocks go back.
+    at = answer.asked_at = max(answer.asked_at, EPOCH + timedelta(milliseconds=known.get("asked_at", -1) + 1))
 
     digests = {_key(one): _digest(line_of(one, EPOCH)) for one in answer.subjects}
     changed = [one for one in answer.subjects if before.get(_key(one), [""])[0] != digests[_key(one)]]

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from expectations.text import visible
+from pipelines import moments
 from pipelines.errors import UsageError
 from pipelines.moments import moment_of
 from pipelines.text import hint
@@ -88,7 +89,7 @@ def answer(
         raise UsageError("Give one of --revision, --epoch, --at and --diff.")
     if diff is not None and form not in ("text", "json"):
         raise UsageError(f"--diff is printed as text or json, not as {form}.")
-    moment = None if at is None else moment_of(at, "--at", datetime.now(UTC))
+    moment = None if at is None else moment_of(at, "--at", moments.now())
     try:
         if diff is not None:
             return _difference(warehouse, group, diff, form)

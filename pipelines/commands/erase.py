@@ -14,12 +14,13 @@ import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expectations.quality import ERASED_RECORDS, ERASURES
 from expectations.rules import counted
+from pipelines import moments
 from pipelines.columns.profiles import profiles_of
 from pipelines.commands import display
 from pipelines.commands.check import Check
@@ -193,7 +194,7 @@ def _under_way(warehouse: Warehouse, selector: Selector) -> _UnderWay:
     text = warehouse.store.text(UNDER_WAY)
     if text is None:
         salt = secrets.token_hex(16)
-        began_at = datetime.now(UTC).isoformat()
+        began_at = moments.now().isoformat()
         return _UnderWay(
             secrets.token_hex(8), began_at, account(), salt, _digest(salt, selector), secrets.token_hex(16)
         )
@@ -459,7 +460,7 @@ def _audit(warehouse: Warehouse, done: Erasure, under_way: _UnderWay) -> None:
     facts = {
         "erasure_id": done.erasure_id,
         "began_at": datetime.fromisoformat(under_way.began_at),
-        "finished_at": datetime.now(UTC),
+        "finished_at": moments.now(),
         "erased_by": under_way.by,
         "selector": done.selector,
     }

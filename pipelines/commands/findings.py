@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from expectations.gold.dlq_misconfigurations import SEVERITIES
 from expectations.rules import counted
 from expectations.text import visible
+from pipelines import moments
 from pipelines.catalog import CATALOG
 from pipelines.commands import unread_lines
 from pipelines.incidents.severity import LEVELS
@@ -122,7 +123,7 @@ def findings_of(
     findings begin with their first hour. ``is_as_known_now``: it may also tell what came after ``now``. ``teams`` is
     there if the settings have teams.
     """
-    now = now or datetime.now(UTC)
+    now = now or moments.now()
     stored = _stored(warehouse)
     found = [
         *_not_read_on(opened),

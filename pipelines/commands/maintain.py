@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 
 from expectations.rules import counted
+from pipelines import moments
 from pipelines.catalog import CATALOG
 from pipelines.commands import display
 from pipelines.commands.query import stored
@@ -18,8 +19,9 @@ from pipelines.errors import UsageError, WriterBusy
 from pipelines.settings import Settings
 from pipelines.steps import retention
 from pipelines.stores import lock
-from pipelines.text import first_names, size_of
+from pipelines.text import first_names, iso, size_of
 from pipelines.warehouse import backups
+from pipelines.warehouse.clock import Written
 from pipelines.warehouse.outdated import LEAST_DAYS, Outdated, outdated
 from pipelines.warehouse.tables import Warehouse
 
@@ -79,10 +81,16 @@ def maintain(
     a backup is being made, or another process writes for longer than ``lock.wait_seconds``; what went before stays
     gone, and a rerun goes on.
     """
-    warehouse, now = Warehouse(settings), now or datetime.now(UTC)
+    warehouse, now = Warehouse(settings), now or moments.now()
     retention.check(settings)
+    written = Written.of(warehouse)
+    if (kept := written.surely(before := now - timedelta(days=days))) < before:
+        say(
+            f"A writer's clock was behind since {iso(kept)}: what is stamped later stays for now, as it may be "
+            "younger than it looks."
+        )
     for table in stored(warehouse, "maintain works"):
-        aged = _aged(warehouse, table, now, is_dry_run, say)
+        aged = _aged(warehouse, table, now, written, is_dry_run, say)
         found = outdated(warehouse, table, CATALOG, days)
         if found.paths and not is_dry_run:
             with unless_backed_up(warehouse, "afterlog maintain"), lock.writer(settings, "afterlog maintain"):
@@ -108,10 +116,10 @@ def maintain(
 
 
 def _aged(
-    warehouse: Warehouse, table: str, now: datetime, is_dry_run: bool, say: Callable[[str], None]
+    warehouse: Warehouse, table: str, now: datetime, written: Written, is_dry_run: bool, say: Callable[[str], None]
 ) -> list[retention.Found]:
     """Remove the rows of a table that are too old; return what went, or would go, step by step."""
-    rule = retention.aged(warehouse.settings, table, now)
+    rule = retention.aged(warehouse.settings, table, now, written)
     if rule is None:
         return []
     done = [retention.found(warehouse, rule)] if is_dry_run else [*retention.remove(warehouse, rule)]

@@ -19,6 +19,7 @@ from expectations.quality import QUALITY
 from expectations.replays import TABLES as REPLAYS
 from expectations.rules import counted
 from expectations.text import visible
+from pipelines import moments
 from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.commands import rows as printed
 from pipelines.commands import tabular
@@ -227,7 +228,7 @@ def parameters_of(given: Sequence[str], text: str | None = None) -> dict[str, Pa
 
     Raises UsageError: an argument is not ``name=value``, the text does not take it, or ``now`` is no time.
     """
-    present = datetime.now(UTC)
+    present = moments.now()
     values: dict[str, Parameter] = {}
     for argument in given:
         name, equals, value = argument.partition("=")
@@ -313,7 +314,7 @@ def remarks(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], wr
         known = {stage.directory for stage in stages_of_type(Land)}
         feeds = [name for name in stated if name in known]
         timed = set(feeds[:1])
-    present = datetime.now(UTC)
+    present = moments.now()
     asked = values.get("now") if _names_now(text) else present if _reads_a_clock(text) else None
     now = min(asked, present) if isinstance(asked, datetime) else present
     window = _shortest_interval(text)

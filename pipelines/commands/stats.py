@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from pipelines import moments
 from pipelines.catalog import CATALOG
 from pipelines.commands import display
 from pipelines.commands.query import stored
@@ -44,7 +45,7 @@ def stats(warehouse: Warehouse) -> Iterator[Stats]:
 
     Raises UsageError: there is no table yet, or only Spark opens the warehouse.
     """
-    found = [_of(warehouse, table, datetime.now(UTC)) for table in stored(warehouse, "stats works")]
+    found = [_of(warehouse, table, moments.now()) for table in stored(warehouse, "stats works")]
     yield from sorted(found, key=lambda one: (-one.bytes - one.log_bytes, one.table))
 
 

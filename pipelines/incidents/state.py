@@ -47,8 +47,8 @@ def state_of(
 
     It is resolved if a person said so and no record came since, or if the records of each of its DLQ topics were read
     past the pause that ends it. Silence alone proves nothing: nobody may have read the topic. ``read_until`` has the
-    time of the newest record of each DLQ topic. ``actions`` are those on the incident, in order of time. If the last
-    record is ahead of the clock when a person resolves, only a later one counts as new.
+    time of the newest record of each DLQ topic. ``actions`` are those on the incident up to ``now``, in order of time.
+    If the last record is ahead of the clock when a person resolves, only a later one counts as new.
     """
     last_at: datetime = incident["last_at"]
     pause = timedelta(seconds=incident["pause_seconds"])
@@ -56,8 +56,6 @@ def state_of(
     until = min((at for at in known if at is not None), default=None) if known and None not in known else None
     resolved_by, muted_until = None, None
     for action in actions:
-        if action.acted_at > now:
-            continue
         if action.action == "resolve":
             told = max(action.acted_at, action.until or action.acted_at)
             resolved_by = action.acted_by if told >= last_at else None
@@ -67,7 +65,7 @@ def state_of(
     muted = muted_until if muted_until is not None and muted_until > now else None
     if resolved_by is not None or (is_quiet and until is not None and until - last_at > pause):
         name = RESOLVED
-    elif incident["predecessor_id"] or any(one.action == "resolve" and one.acted_at <= now for one in actions):
+    elif incident["predecessor_id"] or any(one.action == "resolve" for one in actions):
         name = REGRESSED
     else:
         name = NEW if now - incident["first_at"] <= FRESH else ONGOING

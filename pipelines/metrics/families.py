@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib.metadata import version
 from itertools import chain
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from expectations.owners import owner_of
+from pipelines import moments
 from pipelines.commands import odd_times
 from pipelines.commands.findings import findings_of, logged_topics
 from pipelines.commands.incidents import INCIDENTS, Incident, Incidents
@@ -35,7 +36,7 @@ def families(warehouse: Warehouse, now: datetime | None = None) -> list[Metric]:
 
     Numbers are those of the tables as of ``now``. A warehouse that only Spark opens cannot be read.
     """
-    now = now or datetime.now(UTC)
+    now = now or moments.now()
     parts: dict[str, Callable[[Warehouse, datetime], Iterator[Metric]]] = {
         "pipeline": _pipeline,
         "rows": lambda warehouse, now: _rows(warehouse, now, warehouse.cluster),
@@ -56,7 +57,7 @@ def families(warehouse: Warehouse, now: datetime | None = None) -> list[Metric]:
 
 def of_several(warehouse: Warehouse) -> list[Metric]:
     """Return the families of each cluster, and the rows of stages that work on all at once, which name no cluster."""
-    now = datetime.now(UTC)
+    now = moments.now()
     found: dict[str, Metric] = {}
     of_all = _rows(warehouse, now, None) if warehouse.settings.sole_cluster is None else ()
     for family in chain(*(families(own, now) for own in warehouse.of_clusters()), of_all):

@@ -6,12 +6,12 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from expectations.owners import committing_group, owner_of
 from expectations.rules import counted
 from expectations.text import visible
+from pipelines import moments
 from pipelines.commands.incidents import INCIDENTS, Incident, Incidents
 from pipelines.commands.readers import Readers, readers_of
 from pipelines.errors import UsageError
@@ -42,7 +42,7 @@ class Before:
             named |= {entry.candidate.incident_id} if entry.candidate.incident_id is not None else set()
         found: list[Incident] = []
         if named and warehouse.exists(INCIDENTS):
-            known = Incidents(warehouse, datetime.now(UTC))
+            known = Incidents(warehouse, moments.now())
             for name in sorted(named):
                 with contextlib.suppress(UsageError):  # it has no records any more
                     found.append(known.of(name))

@@ -7,13 +7,14 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 from expectations.contract import Contract, contract_of
 from expectations.owners import OWNER, owner_of, owner_sql
 from expectations.text import visible
+from pipelines import moments
 from pipelines.commands.trace import Place
 from pipelines.engines.duckdb import sessions, translate
 from pipelines.errors import UsageError
@@ -272,7 +273,7 @@ class Candidates:
     @property
     def now(self) -> datetime:
         """The time that ``:now`` and current_timestamp() in a condition stand for."""
-        return datetime.now(UTC)
+        return moments.now()
 
     def of_plans(self, letters: Mapping[str, Iterable[Letter]]) -> dict[str, list[Candidate]]:
         """Return the dead letters of plans, as the tables know them now, by plan; its own replays do not count."""

@@ -10,13 +10,14 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from pipelines import moments
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.replay.kept import NAME, Changed, Database, FileDatabase, ObjectDatabase
 from pipelines.replay.model import Letter, PlannedRecord, Source
@@ -571,4 +572,4 @@ def unsure(content: bytes, since: datetime) -> bytes:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat()
+    return moments.now().isoformat()

@@ -12,9 +12,10 @@ import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
+from pipelines import moments
 from pipelines.errors import EnvironmentLacking
 from pipelines.stores.base import Store
 from pipelines.stores.objects import Objects
@@ -145,7 +146,7 @@ class ObjectDatabase(Database):
         with self._begun():
             yield
             self.connection.execute("DELETE FROM written")
-            written = (self._called or secrets.token_hex(8), datetime.now(UTC).isoformat())
+            written = (self._called or secrets.token_hex(8), moments.now().isoformat())
             self.connection.execute("INSERT INTO written VALUES (?, ?)", written)
             change = secrets.token_hex(8)
             last = self.connection.execute("INSERT INTO changes (name) VALUES (?)", (change,)).lastrowid or 0

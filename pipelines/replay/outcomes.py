@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from expectations.owners import committing_group
+from pipelines import moments
 from pipelines.engines.duckdb import sessions
 from pipelines.replay import client, groups, store, targets
 from pipelines.replay.candidates import RECORDS, REPLAYED, same_letter
@@ -45,7 +45,7 @@ def refresh(warehouse: Warehouse, *, asks: bool = True) -> Counter[str]:
         deaths = _deaths(warehouse, Standing.known(warehouse, replayed, store.plans(warehouse)))
         open_ = [row for row in replayed if known.get((row["plan_id"], Letter.of(row)), {}).get("outcome") != DELIVERED]
         committed = _committed(warehouse, open_, committing) if asks else {}
-        now = datetime.now(UTC)
+        now = moments.now()
         rows, changed = [], False
         for row in replayed:
             before = known.get((row["plan_id"], Letter.of(row)))

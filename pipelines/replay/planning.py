@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from pipelines import moments
 from pipelines.columns.profiles import PROFILES, SHARE_GROUP
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
@@ -512,7 +513,7 @@ def drawn(
     eligible = sorted((entry for entry in entries if not entry.reasons), key=lambda one: one.position or 0)
     records = tuple(entry.record for entry in eligible)
     plan_id = ids.spoken(int(name[:10], 16))
-    now = datetime.now(UTC)
+    now = moments.now()
     plan = Plan(plan_id, name, cluster, kafka_cluster_id, now, aims, records, options.again, options.allowed)
     return Draft(plan, tuple(entries), choice, options, rules, transform, said, account())
 

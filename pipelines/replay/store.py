@@ -10,10 +10,10 @@ import contextlib
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from expectations.gold import replay_discards, replay_outcomes, replay_plans, replayed_records, replays
+from pipelines import moments
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.replay.candidates import DISCARDS, OUTCOMES, PLANS, REPLAYED, REPLAYS, Candidate
@@ -243,7 +243,7 @@ class Replays:
                     "target_topic_id": ids_of[one.record.topic],
                     "target_partition": one.partition,
                     "target_offset": one.offset,
-                    "replayed_at": append.moment(one.timestamp) or datetime.now(UTC),
+                    "replayed_at": append.moment(one.timestamp) or moments.now(),
                     **_first(one.record.origin),
                 }
                 for one in self.waiting
@@ -268,7 +268,7 @@ def _discard(warehouse: Warehouse, given: Sequence[tuple[Candidate, str | None, 
             continue
         known.add(letter)
         source = Source.of(candidate.row)
-        said = {"discarded_at": datetime.now(UTC), "discarded_by": account(), "rule": rule, "note": note}
+        said = {"discarded_at": moments.now(), "discarded_by": account(), "rule": rule, "note": note}
         rows.append({"cluster": warehouse.cluster, **_letter(letter), **_source(source), **said})
     append.append(warehouse, replay_discards.CONTRACT, rows)
     return len(rows)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pipelines.errors import ClustersLeft, EnvironmentLacking, UsageError, WriterBusy, readable
 from pipelines.jvm import session, small
 from pipelines.kafka.errors import NoTopics, Refused, probed
+from pipelines.moments import now
 from pipelines.run import freshness, runner
 from pipelines.run.stop import Stop
 from pipelines.settings import LANDING_DIRECTORIES, PROJECT, Settings
@@ -27,7 +28,7 @@ from pipelines.stores import lock, places
 from pipelines.stores.base import STATE
 from pipelines.stores.directory import replace_text
 from pipelines.warehouse.progress import Batch, Progress
-from pipelines.warehouse.quality import StageRun, now
+from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:

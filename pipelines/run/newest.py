@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from expectations.literals import EPOCH
 from expectations.rules import counted
+from pipelines import moments
 from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.settings import Settings
 from pipelines.stage import Land
@@ -134,7 +135,7 @@ def tables() -> set[str]:
 
 def of_feed(warehouse: Warehouse, stage: Land, now: datetime | None = None) -> Newest:
     """Return the newest record of the feed that a landing stage reads."""
-    now = now or datetime.now(UTC)
+    now = now or moments.now()
     if not warehouse.opens_tables and warehouse.session is None:
         used = bool(warehouse.settings.topics_of(stage.directory) or unread(warehouse.settings, stage, None))
         return Newest(stage.directory, used, how(warehouse.settings, stage), now)

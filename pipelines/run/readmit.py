@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from expectations.contract import ORIGIN, contract_of
+from pipelines import moments
 from pipelines.catalog import stages_of_type
 from pipelines.errors import UsageError
 from pipelines.run.runner import contracts, new_run_id
@@ -50,7 +51,7 @@ def readmit(warehouse: Warehouse, stage: Split) -> Readmitted:
     """
 
     warehouse.ensure_all(contracts())
-    started_at, run_id = quality.now(), new_run_id()
+    started_at, run_id = moments.now(), new_run_id()
     quarantined = warehouse.existing_rows(stage.quarantine)
     if quarantined is None:
         return Readmitted(0, 0, None)
@@ -69,7 +70,7 @@ def readmit(warehouse: Warehouse, stage: Split) -> Readmitted:
         stage.table,
         "passed",
         started_at,
-        quality.now(),
+        moments.now(),
         read=counts.read,
         accepted=counts.accepted,
         quarantined=counts.read - readmitted,

@@ -15,6 +15,7 @@ from expectations.quality import QUALITY
 from expectations.rules import counted
 from expectations.text import visible
 from expectations.verdict import MOST_NAMED, WHOLE, Outcome, Verdict, sentence_of
+from pipelines import moments
 from pipelines.catalog import CATALOG
 from pipelines.engines.choose import Choice
 from pipelines.errors import AfterlogError, ClustersLeft, EnvironmentLacking, UsageError
@@ -62,7 +63,7 @@ def new_run_id() -> str:
 
     It ends with letters, as Great Expectations tries to parse a run's name as a time, with digits there as its zone.
     """
-    return f"{quality.now():%Y%m%dT%H%M%S.%fZ}-{''.join(secrets.choice(LETTERS) for _ in range(6))}"
+    return f"{moments.now():%Y%m%dT%H%M%S.%fZ}-{''.join(secrets.choice(LETTERS) for _ in range(6))}"
 
 
 def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = NOTHING_ACCEPTED) -> bool:
@@ -166,7 +167,7 @@ def blocked_upstream(warehouse: Warehouse, stages: Sequence[Stage]) -> set[str]:
 
 def at_rest(warehouse: Warehouse, stages: Sequence[Stage], run_id: str) -> list[StageRun]:
     """Return the stage runs of a run with nothing to do: idle, or held if a stage still holds rows."""
-    at = quality.now()
+    at = moments.now()
     done = []
     for stage in stages:
         if isinstance(stage, Split) and (known := held.of_table(warehouse, stage)):
@@ -223,7 +224,7 @@ def run(
                 watch.begins(stage.table, number, len(stages))
                 if held_up.intersection(stage.inputs):
                     held_up.add(stage.table)
-                    at = quality.now()
+                    at = moments.now()
                     done = [StageRun(run_id, stage.table, "waiting", at, at, message="An input's gate broke.")]
                 else:
                     done = _run_stage(warehouse, stage, run_id, left, stopping, note_failures, accepted, watch)
@@ -254,7 +255,7 @@ def _run_stage(
 
     Raises Stopped: an error came while ``stopping`` was true.
     """
-    started_at = quality.now()
+    started_at = moments.now()
     stage_runs: list[StageRun] = []
     try:
         if isinstance(stage, Land):
@@ -272,11 +273,11 @@ def _run_stage(
     except Exception as error:
         if stopping():
             raise Stopped from None
-        failed = StageRun(run_id, stage.table, "failed", started_at, quality.now(), message=type(error).__name__)
+        failed = StageRun(run_id, stage.table, "failed", started_at, moments.now(), message=type(error).__name__)
         if note_failures:
             quality.note(warehouse, failed)
         raise
-    at = quality.now()
+    at = moments.now()
     return stage_runs or [StageRun(run_id, stage.table, "idle", started_at, at)]
 
 
@@ -298,7 +299,7 @@ def _land(
     if away is not None:
         warehouse = replace(warehouse, settings=warehouse.settings.files_only())
     try:
-        landed = land(warehouse, stage, run_id, quality.now(), watch)
+        landed = land(warehouse, stage, run_id, moments.now(), watch)
     except (EnvironmentLacking, UsageError) as error:
         if not is_one_of_several or stopping():
             raise
@@ -309,7 +310,7 @@ def _land(
         return done
     if landed.is_away and is_one_of_several:
         left.away[warehouse.cluster] = reason
-    at = quality.now()
+    at = moments.now()
     failed = StageRun(run_id, stage.table, "failed", at, at, message=str(reason), cluster=cluster)
     if warehouse.cluster not in left.silent:
         quality.note(warehouse, failed)
@@ -335,7 +336,7 @@ def _run_summary(warehouse: Warehouse, stage: Summarise, run_id: str, stopping: 
 
 def _ask(warehouse: Warehouse, stage: Ask, run_id: str) -> StageRun | None:
     """Update a table with what settings and cluster say, and with new rows of its input."""
-    started_at = quality.now()
+    started_at = moments.now()
     known = _known(warehouse, stage)
     (table,) = stage.inputs
     batch = known.pending or _news(warehouse, known)
@@ -353,7 +354,7 @@ def _ask(warehouse: Warehouse, stage: Ask, run_id: str) -> StageRun | None:
             stage.table,
             "passed",
             started_at,
-            quality.now(),
+            moments.now(),
             read=refreshed,
             accepted=refreshed,
             refreshed=refreshed,
@@ -388,7 +389,7 @@ def _run_split(
 
 
 def _still_held(stage: Split, known: Progress, run_id: str) -> StageRun:
-    at = quality.now()
+    at = moments.now()
     return StageRun(run_id, stage.table, "held", at, at, message=held.message(stage.table, known))
 
 
@@ -496,7 +497,7 @@ def _split(
 
     Progress saves the gate's decision before anything is written, so that a rerun writes the same rows.
     """
-    started_at = quality.now()
+    started_at = moments.now()
     (table,) = stage.inputs
     versions, again = known.pending[table], known.again or ()
     feed = held.feed_of(warehouse, stage, versions)
@@ -528,7 +529,7 @@ def _split(
             stage.table,
             "broken" if known.decided is None or known.decided["held"] or known.decided.get("refused") else "passed",
             started_at,
-            quality.now(),
+            moments.now(),
             read=split.census.rows + split.census.skipped,
             input_from=versions.start,
             input_to=versions.end,
@@ -549,7 +550,7 @@ def _split(
     held.release(warehouse, stage, [name for name in again if name not in split.held])
     stage_run = replace(
         stage_run,
-        finished_at=quality.now(),
+        finished_at=moments.now(),
         accepted=counts.accepted,
         quarantined=counts.quarantined,
         duplicates=counts.duplicates,
@@ -577,7 +578,7 @@ def rebuild(
     """
     warehouse.ensure_all(contracts())
     quality.report(warehouse)
-    run_id, started_at = new_run_id(), quality.now()
+    run_id, started_at = new_run_id(), moments.now()
     before = progress.load(warehouse, stage.table) or Progress()
     target_id, _ = warehouse.state(stage.table)
     states = {table: warehouse.state(table) for table in stage.inputs}
@@ -595,13 +596,13 @@ def rebuild(
     try:
         known, stage_run = _summarise(warehouse, stage, batch, known, run_id, accept=accept)
     except Exception as error:
-        failed = StageRun(run_id, stage.table, "failed", started_at, quality.now(), message=type(error).__name__)
+        failed = StageRun(run_id, stage.table, "failed", started_at, moments.now(), message=type(error).__name__)
         quality.note(warehouse, failed)
         raise
     finally:
         quality.report(warehouse)
     if stage_run is None:
-        return StageRun(run_id, stage.table, "idle", started_at, quality.now())
+        return StageRun(run_id, stage.table, "idle", started_at, moments.now())
     if stage_run.status == "broken":
         last_way_out = f"As this was all of them: `afterlog rebuild {stage.table} --accept` writes it as it is."
         return replace(stage_run, message=f"{stage_run.message} {last_way_out}")
@@ -704,7 +705,7 @@ def _summarise(
     warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch], known: Progress, run_id: str, accept: bool = False
 ) -> tuple[Progress, StageRun | None]:
     """Refresh the groups that a batch touches, if the facts hold or the caller accepts broken facts."""
-    started_at = quality.now()
+    started_at = moments.now()
     with refreshed(warehouse, stage, batch) as fresh:
         if fresh is None:
             return _passed(warehouse, stage, known), None
@@ -714,7 +715,7 @@ def _summarise(
             stage.table,
             "passed" if verdict.passed else "broken",
             started_at,
-            quality.now(),
+            moments.now(),
             read=fresh.read,
             input_from=batch[stage.inputs[0]].start,
             input_to=batch[stage.inputs[0]].end,
@@ -729,7 +730,7 @@ def _summarise(
     stage_run = replace(
         stage_run,
         status="passed",
-        finished_at=quality.now(),
+        finished_at=moments.now(),
         accepted=stage_run.read,
         refreshed=written,
         message=f"{counted(written, 'row')} refreshed{accepted}",

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from pipelines import otlp
+from pipelines import moments, otlp
 from pipelines.errors import AfterlogError, readable
 from pipelines.run import interrupt
 from pipelines.stage import Stage
@@ -39,7 +39,7 @@ class Trace:
 
     name: str
     about: dict[str, Any]
-    started_at: datetime = field(default_factory=quality.now)
+    started_at: datetime = field(default_factory=moments.now)
     ended_at: datetime | None = None
     rows: list[Row] = field(default_factory=list)
     done: Sequence[StageRun] = ()
@@ -49,7 +49,7 @@ class Trace:
 
     def ends(self, error: BaseException | None) -> None:
         """Take how the command ended; without an error it ended with exit code 0."""
-        self.ended_at = quality.now()
+        self.ended_at = moments.now()
         code = getattr(error, "exit_code", 0)
         if isinstance(error, KeyboardInterrupt):
             code, self.outcome = interrupt.EXIT_CODE, "interrupted"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expectations.silver.topic_policies import CONTRACT
+from pipelines import moments
 from pipelines.catalog import stages_of_type
 from pipelines.columns import globs
 from pipelines.errors import AfterlogError
@@ -17,7 +18,7 @@ from pipelines.kafka.cluster import connected
 from pipelines.settings import CleanupPolicy, Settings
 from pipelines.sources.log_dirs import TOPIC_PROPERTIES
 from pipelines.stage import Land
-from pipelines.warehouse import jvmless, progress, quality
+from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.groups import MOST_GROUPS, Groups
 from pipelines.warehouse.tables import Warehouse
 
@@ -120,7 +121,7 @@ def _changed(warehouse: Warehouse, rows: Iterable[Row], shown: Mapping[str, bool
         setting = _set(warehouse.settings, topic)
         now = dict(row, setting_policy=landed.get(topic) if setting is None else setting)
         if reported.get(topic, row["cluster_policy"]) != row["cluster_policy"]:
-            now |= {"cluster_policy": reported[topic], "observed_at": quality.now()}
+            now |= {"cluster_policy": reported[topic], "observed_at": moments.now()}
         now |= _in_effect(now, shown.get(topic, row["source"] == LOG))
         if now != row:
             changed.append(now)

@@ -12,6 +12,7 @@ from expectations.contract import contract_of
 from expectations.quality import EXPECTATION_RESULTS, GAPS, STAGE_RUNS
 from expectations.rules import counted
 from expectations.verdict import OF_THE_ROW, Outcome
+from pipelines import moments
 from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.run.freshness import Freshness, freshness
 from pipelines.run.newest import Newest, Silence, lasting, moment, of_feeds, silence, source_of
@@ -244,7 +245,7 @@ def gather(
     )
     gaps = _log_gaps(warehouse)
     feeds = feeds_of(warehouse, now) if feeds is None else feeds
-    made_at = now or datetime.now(UTC)
+    made_at = now or moments.now()
     return Pipeline(
         warehouse.cluster, warehouse.root, made_at, tables, gaps, uncommitted(warehouse.settings), tuple(feeds)
     )

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from expectations.gold.message_ledger import OUTCOMES
 from expectations.owners import GROUP, OWNER, key_of, owner_of
 from expectations.rules import counted
 from expectations.text import visible
+from pipelines import moments
 from pipelines.commands import incidents, windows
 from pipelines.commands.findings import FINDINGS, LOGS, findings_of, logged_topics, urgent
 from pipelines.commands.incidents import (
@@ -101,7 +102,7 @@ def gather(
     replays: Callable[[str], Replays] | None = None,
 ) -> Content:
     """Collect what the site says, as of ``now``; ``replays`` tells of a plan of an incident, always as of now."""
-    now = now or datetime.now(UTC)
+    now = now or moments.now()
     feeds = quality.feeds_of(warehouse, now) if feeds is None else feeds
     pipeline = quality.gather(warehouse, behind, feeds, now)
     tables = _Tables(warehouse)

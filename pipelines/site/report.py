@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import json
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
@@ -16,6 +15,7 @@ from typing import Any
 
 from expectations.replays import TABLES as REPLAYS
 from expectations.text import visible
+from pipelines import moments
 from pipelines.commands import incidents
 from pipelines.commands.incidents import LANDED
 from pipelines.errors import EnvironmentLacking, UsageError
@@ -48,7 +48,7 @@ def current(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[F
     try:
         noted = warehouse.settings.reports() / SHOWN
         shown = noted.read_text(encoding="utf-8")
-        if time.time() - noted.stat().st_mtime > FRESH_SECONDS:
+        if abs(moments.now().timestamp() - noted.stat().st_mtime) > FRESH_SECONDS:
             return None
     except FileNotFoundError:
         return None

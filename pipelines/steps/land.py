@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from expectations.contract import contract_of
 from expectations.rules import counted
+from pipelines import moments
 from pipelines.columns.cached import cached
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.kafka import offsets
@@ -74,7 +75,7 @@ def waiting(
         return found
     with connected(settings) as cluster:
         for stage, known, topics in asking:
-            looked_at = quality.now()
+            looked_at = moments.now()
             try:
                 snapshot, plan = _look(cluster, topics, _topic_progress(settings, known))
             except UsageError as error:  # concerns this feed's topics; those of other feeds may be ok
@@ -218,7 +219,7 @@ class _Landing:
         """
         self.record_gaps()  # gaps that an earlier run found, but was killed before it recorded them
         with connected(self.settings) as cluster:
-            looked_at = quality.now()
+            looked_at = moments.now()
             snapshot = self.look(cluster, topics)
             ends = snapshot.logs
             while batch := self.topic_progress.pending or self.next_batch(topics, ends):
@@ -328,7 +329,7 @@ class _Landing:
     def look(self, cluster: Cluster, topics: Topics) -> TopicSnapshot:
         """Take a snapshot of the topics, save the progress that follows from it, and record the gaps."""
         snapshot, plan = _look(cluster, topics, self.topic_progress)
-        at = quality.now().isoformat()
+        at = moments.now().isoformat()
         gaps = tuple(Gap(span, self.run_id, at) for span in plan.gaps)
         for span in plan.gaps:
             log.warning("%s were gone before they were read: see quality.gaps.", span.in_words)
@@ -360,7 +361,7 @@ class _Landing:
 
     def count(self, read: int, skipped: int, accepted: int) -> None:
         """Add counts to the stage's run, and note it."""
-        before = self.stage_run or StageRun(self.run_id, self.stage.table, "passed", self.started_at, quality.now())
+        before = self.stage_run or StageRun(self.run_id, self.stage.table, "passed", self.started_at, moments.now())
         said = [counted(self.files, "new or changed file")] if self.files else []
         topics = ", ".join(sorted(self.topics)[:MOST_TOPICS])
         said += [f"{counted(self.records, 'record')} of {topics}"] if self.records else []
@@ -372,7 +373,7 @@ class _Landing:
         said += [f"passed over: {self.passed_over}"] if self.passed_over else []
         self.stage_run = replace(
             before,
-            finished_at=quality.now(),
+            finished_at=moments.now(),
             read=before.read + read,
             accepted=before.accepted + accepted,
             duplicates=before.duplicates + read - skipped - accepted,

@@ -26,6 +26,7 @@ from pipelines.stage import Split, Summarise
 from pipelines.steps.refresh import kept_of
 from pipelines.stores import lock
 from pipelines.warehouse import few_rows, progress, removed, rewriting
+from pipelines.warehouse.clock import Written
 from pipelines.warehouse.data_files import DataFiles
 from pipelines.warehouse.tables import Warehouse
 
@@ -50,6 +51,7 @@ EMPTIED = {
     )
 }
 """Tables whose old rows stay, as summaries compute groups again from them, and the columns that become null there."""
+NOTHING_KNOWN = Written()
 INGESTED, ROWS = "_ingested_at", "_rows"
 
 
@@ -131,20 +133,27 @@ def check(settings: Settings) -> None:
             raise UsageError(f"[retention.tables] names {table}, whose rows stay: {why}. Take it out of the settings.")
 
 
-def aged(settings: Settings, table: str, now: datetime) -> Aged | None:
-    """Return which rows of a table are too old; None if all of them stay. Ages end at midnight, UTC."""
+def aged(settings: Settings, table: str, now: datetime, written: Written = NOTHING_KNOWN) -> Aged | None:
+    """Return which rows of a table are too old; None if all of them stay. Ages end at midnight, UTC.
+
+    Rows that may be ``written`` by a clock that was behind are as old as they can be at least.
+    """
     if not goes(table):
         return None
     age, midnight = settings.retention.of(table), now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
-    def old(time: str, than: timedelta | None) -> str:
-        return "false" if than is None else f"coalesce(({time}) < {spark_literal(midnight - than)}, false)"
-
     layer = table.partition(".")[0]
+
+    def before(than: timedelta) -> datetime:  # rows of gold go by the time of events, not by that of a run
+        return midnight - than if layer == "gold" else written.surely(midnight - than)
+
+    def old(time: str, than: timedelta | None) -> str:
+        return "false" if than is None else f"coalesce(({time}) < {spark_literal(before(than))}, false)"
+
     if layer == "gold":
         kept = kept_of(table)
         assert kept is not None
-        return None if age is None else Aged(table, kept.time, midnight - age, old(kept.time, age), {})
+        return None if age is None else Aged(table, kept.time, before(age), old(kept.time, age), {})
     time = OF_RUNS.get(table, INGESTED)
     condition, ages = old(time, age), [age]
     topic = _topic_of(table)
@@ -159,11 +168,13 @@ def aged(settings: Settings, table: str, now: datetime) -> Aged | None:
     if not known:
         return None
     pins = {
-        stage.quarantine: f"NOT ({other.is_old})" if (other := aged(settings, stage.quarantine, now)) else "true"
+        stage.quarantine: f"NOT ({other.is_old})"
+        if (other := aged(settings, stage.quarantine, now, written))
+        else "true"
         for stage in stages_of_type(Split)
         if table in stage.inputs
     }
-    return Aged(table, time, midnight - min(known), condition, pins)
+    return Aged(table, time, max(map(before, known)), condition, pins)
 
 
 def _topic_of(table: str) -> str | None:

@@ -15,9 +15,10 @@ import socket
 import threading
 from collections.abc import Generator
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from pipelines import moments
 from pipelines.errors import AfterlogError, EnvironmentLacking, WriterBusy
 from pipelines.stores import connection
 from pipelines.stores.connection import asked
@@ -248,7 +249,7 @@ def is_live(root: str, name: str) -> bool:
 
 def facts(purpose: str) -> Facts:
     """Return what a lock or lease says about this process."""
-    since = datetime.now(UTC).isoformat(timespec="seconds")
+    since = moments.now().isoformat(timespec="seconds")
     return {"pid": os.getpid(), "host": socket.gethostname(), "command": purpose, "since": since}
 
 

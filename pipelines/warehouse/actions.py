@@ -12,10 +12,11 @@ import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from expectations.quality import INCIDENT_ACTIONS
+from pipelines import moments
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
@@ -42,12 +43,14 @@ class Action:
 def act(
     warehouse: Warehouse, incident_id: str, action: str, until: datetime | None = None, note: str | None = None
 ) -> Action:
-    """Record an action.
+    """Record an action, after the earlier ones on the incident.
 
     Raises UsageError: only Spark opens the warehouse. EnvironmentLacking: it cannot be written.
     """
     warehouse.refuse_spark_only("actions are written")
-    done = Action(secrets.token_hex(8), incident_id, action, datetime.now(UTC), account(), until, note)
+    last = max((one.acted_at for one in actions(warehouse) if one.incident_id == incident_id), default=None)
+    at = moments.now() if last is None else max(moments.now(), last + timedelta(microseconds=1))  # clocks go back
+    done = Action(secrets.token_hex(8), incident_id, action, at, account(), until, note)
     text = json.dumps(asdict(done) | {"cluster": warehouse.cluster}, default=datetime.isoformat)
     name = f"{DIRECTORY}/{done.acted_at:%Y%m%dT%H%M%S.%f}-{done.action_id}.json"
     warehouse.store.write(name, text.encode())

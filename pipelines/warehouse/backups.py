@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
-from functools import cached_property
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
@@ -62,12 +61,6 @@ class Manifest:
         """Return the bytes of the manifest."""
         told = asdict(self) | {"format": FORMAT}
         return json.dumps(told, default=datetime.isoformat, sort_keys=True, indent=0).encode()
-
-    @cached_property
-    def id(self) -> str:
-        """Its name: when it was taken, then the beginning of its checksum."""
-        milliseconds = self.taken_at.microsecond // 1000
-        return f"{self.taken_at:%Y%m%dT%H%M%S}{milliseconds:03}-{sha256(self.content()).hexdigest()[:12]}"
 
     @property
     def bytes(self) -> int:
@@ -143,6 +136,19 @@ def read(place: Store, name: str) -> Manifest:
         raise damaged
     taken_at, clusters = datetime.fromisoformat(told["taken_at"]), tuple(told["clusters"])
     return Manifest(**told | {"files": files, "taken_at": taken_at, "clusters": clusters})
+
+
+def id_of(manifest: Manifest, names: Sequence[str]) -> str:
+    """Return a name for a new backup, after those of a place: when it was taken, and the beginning of its checksum.
+
+    If the clock went back since, the time is just after that of the last name.
+    """
+    at = manifest.taken_at.astimezone(UTC)
+    if names:
+        last = datetime.strptime(names[-1].partition("-")[0], "%Y%m%dT%H%M%S%f").replace(tzinfo=UTC)
+        at = max(at, last + timedelta(milliseconds=1))
+    checksum = sha256(manifest.content()).hexdigest()[:12]
+    return f"{at:%Y%m%dT%H%M%S}{at.microsecond // 1000:03}-{checksum}"
 
 
 def file_of(name: str) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
+from pipelines import moments
 from pipelines.stage import Stage
 from pipelines.stores.base import STATE, File
 from pipelines.warehouse import outdated, progress
@@ -46,7 +47,7 @@ def take(warehouse: Warehouse, tables: Sequence[str], databases: Mapping[str, by
 
     It reads no data file and opens no table, as writers wait for it.
     """
-    at = datetime.now(UTC)
+    at = moments.now()
     store = warehouse.store
     versions: dict[str, int] = {}
     logs: dict[str, File] = {}

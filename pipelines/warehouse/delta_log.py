@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import re
 import struct
-import time
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines import moments
 from pipelines.errors import UsageError
 from pipelines.stores.base import Store
 
@@ -81,7 +81,7 @@ def write(
     durable: bool = True,
 ) -> bool:
     """Write a commit if there is none of its version; tell whether what is there is this one. Raises as the store."""
-    info = {"timestamp": int(time.time() * 1000), "operation": operation, "operationParameters": {}}
+    info = {"timestamp": moments.millis(), "operation": operation, "operationParameters": {}}
     told = {"commitInfo": {**info, **({"userMetadata": said} if said else {})}}
     content = "".join(f"{json.dumps(action)}\n" for action in (told, *actions))
     return store.create(f"{log}/{version:020}.json", content.encode(), durable)

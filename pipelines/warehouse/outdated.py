@@ -6,16 +6,19 @@ left it out. Files that a stage has still to read as changes stay, however old t
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
 
+from pipelines import moments
 from pipelines.stage import Stage
 from pipelines.stores.base import File
 from pipelines.warehouse import progress
 from pipelines.warehouse.change_feed import changed_files
+from pipelines.warehouse.clock import Written
 from pipelines.warehouse.tables import Warehouse
 
 LEAST_DAYS = 7  # a query, or a reader of changes, may be in the middle of a version that is not the last one
@@ -60,8 +63,9 @@ def outdated(warehouse: Warehouse, table: str, stages: Iterable[Stage], days: fl
         if wanted:
             kept |= wanted
             readers.append(stage.table)
-    opened = warehouse.opened_table(table)
-    listed = opened.vacuum(round(days * 24), dry_run=True, full=True, enforce_retention_duration=False)
+    opened, now, written = warehouse.opened_table(table), moments.now(), Written.of(warehouse)
+    hours = math.ceil((now - written.surely(now - timedelta(days=days))) / timedelta(hours=1))
+    listed = opened.vacuum(hours, dry_run=True, full=True, enforce_retention_duration=False)
     place = warehouse.place(table)
     there = {
         f"{within}{file.name}": file.size
@@ -70,7 +74,8 @@ def outdated(warehouse: Warehouse, table: str, stages: Iterable[Stage], days: fl
     }
     # A file that is named here and not listed there is in a directory that Afterlog did not make.
     files = {path: there[path] for path in sorted(listed) if path in there and path not in kept}
-    return Outdated(table, files, _checkpoints(warehouse, table), tuple(readers))
+    checkpoints = _checkpoints(warehouse, table, written.surely(now - timedelta(days=1)))
+    return Outdated(table, files, checkpoints, tuple(readers))
 
 
 def unread(warehouse: Warehouse, table: str, known: progress.Progress | None, last: int | None) -> set[str] | int:
@@ -103,16 +108,15 @@ def paths_at(warehouse: Warehouse, table: str, version: int) -> Iterator[str]:
     yield from map(unquote, warehouse.opened_table(table, version).get_add_actions()["path"].to_pylist())
 
 
-def _checkpoints(warehouse: Warehouse, table: str) -> dict[str, int]:
-    """Return the checkpoints of a table but the first, the newest, and the last one of each day.
+def _checkpoints(warehouse: Warehouse, table: str, before: datetime) -> dict[str, int]:
+    """Return a table's checkpoints from before a time, but the first, the newest, and the last one of each day.
 
     Every version can still be read, by the checkpoint before it and the commits since.
     """
     log = warehouse.log(table)
     found: list[File] = [file for file in warehouse.store.files(log) if _CHECKPOINT.fullmatch(file.name)]
     of_days = {file.modified_at.astimezone(UTC).date(): file.name for file in found}
-    yesterday = datetime.now(UTC) - timedelta(days=1)
     stay = {*of_days.values(), *(file.name for file in (*found[:1], *found[-KEPT_CHECKPOINTS:]))}
     return {
-        f"_delta_log/{file.name}": file.size for file in found if file.name not in stay and file.modified_at < yesterday
+        f"_delta_log/{file.name}": file.size for file in found if file.name not in stay and file.modified_at < before
     }

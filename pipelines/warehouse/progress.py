@@ -16,6 +16,7 @@ from typing import Any
 from pipelines.kafka.offsets import Gap, OffsetRange, TopicPosition, TopicProgress
 from pipelines.sources.landing import LandedFile
 from pipelines.stores.base import STATE
+from pipelines.warehouse import clock
 from pipelines.warehouse.tables import Warehouse
 
 MOST_DIRECTORIES = 20  # whose files are remembered beside those of the last one
@@ -179,7 +180,8 @@ def parsed(text: str) -> Progress | None:
 
 
 def save(warehouse: Warehouse, table: str, progress: Progress) -> None:
-    """Replace a stage's progress in one step."""
+    """Replace a stage's progress in one step; the clock is noted first, as rows are written next."""
+    clock.note(warehouse)
     values = asdict(replace(progress, files={}, elsewhere={}, history={}))  # asdict would copy each number in them
     values["history"] = progress.history
     values["files"] = _facts(progress.files)

@@ -11,7 +11,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
 from expectations.quality import EXPECTATION_RESULTS, GAPS, STAGE_RUNS
@@ -90,11 +90,6 @@ class StageRun:
         shown["seconds"] = round(self.seconds, 3)
         shown["verdict"] = self.verdict.summary() if self.verdict else None
         return shown if self.cluster is None else {"cluster": self.cluster, **shown}
-
-
-def now() -> datetime:
-    """Return the current time in UTC."""
-    return datetime.now(UTC)
 
 
 def note(warehouse: Warehouse, stage_run: StageRun) -> None:

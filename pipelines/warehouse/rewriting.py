@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -18,6 +17,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from expectations.literals import EPOCH
+from pipelines import moments
 from pipelines.catalog import CATALOG
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.warehouse import delta_log, few_rows, progress
@@ -150,7 +150,7 @@ def replace_files(
 
     Raises WriterBusy: another writer has committed between.
     """
-    at, store = int(time.time() * 1000), warehouse.store
+    at, store = moments.millis(), warehouse.store
     said, log = f"{mark} {store.checked()}".strip(), warehouse.log(table)
     turn = {"txn": {"appId": few_rows.TURN, "version": version + 1, "lastUpdated": at}}
     common = {"partitionValues": {}, "dataChange": False}
@@ -225,7 +225,14 @@ def _parquet(rows: ArrowTable) -> bytes:
     import pyarrow.parquet as parquet
 
     content = io.BytesIO()
-    parquet.write_table(rows, content, compression="zstd", row_group_size=few_rows.ROWS_OF_A_GROUP, store_schema=False)
+    parquet.write_table(
+        rows,
+        content,
+        compression="zstd",
+        row_group_size=few_rows.ROWS_OF_A_GROUP,
+        store_schema=False,
+        write_page_checksum=True,
+    )
     return content.getvalue()
 
 

@@ -6,7 +6,6 @@ import contextlib
 import json
 import re
 import secrets
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -16,6 +15,7 @@ from uuid import uuid4
 
 from expectations.contract import later_columns
 from expectations.provenance import ADDED_BY_THE_RUN
+from pipelines import moments
 from pipelines.errors import AfterlogError, UsageError, WriterBusy, opening, unreadable_log
 from pipelines.settings import Settings
 from pipelines.stores import lease, places
@@ -166,7 +166,7 @@ class Warehouse:
             "format": {"provider": "parquet", "options": {}},
             "schemaString": schema_of(contract).to_json(),
             "partitionColumns": [],
-            "createdTime": int(time.time() * 1000),
+            "createdTime": moments.millis(),
             "configuration": PROPERTIES | schema_mark.PRESENT,
         }
         first = ({"protocol": protocol}, {"metaData": metadata})

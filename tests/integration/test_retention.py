@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from pipelines import moments
 from pipelines.catalog import CATALOG, readers, stages
 from pipelines.commands.maintain import Maintained, maintain
 from pipelines.commands.stats import stats
@@ -76,6 +77,20 @@ def test_bronze_goes_and_comes_back_uncounted(spark: SparkSession, settings: Set
     assert len(rows(spark, settings, SILVER)) == 13
     assert all(row in rows(spark, settings, SILVER) for row in before)
     assert sum(row["record_count"] for row in rows(spark, settings, SUMMARY)) == 13
+
+
+def test_rows_of_a_clock_that_went_back_go_when_they_are_old(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = moments.now()
+    for number, days in enumerate((0, -365, -364, 1)):
+        monkeypatch.setattr(moments, "now", lambda days=days: at + timedelta(days=days))
+        land(settings, {f"{number}.jsonl": [line(10 * number + one) for one in range(4)]})
+        run_chain(spark, settings)
+        assert maintained(keeping(settings, bronze="30 days"), at + timedelta(days=days))[BRONZE].rows == 0
+    short = keeping(settings, bronze="30 days")
+    assert maintained(short, at + timedelta(days=30))[BRONZE].rows == 0
+    assert maintained(short, at + timedelta(days=33))[BRONZE].rows == 16
 
 
 def test_quarantined_rows_can_be_readmitted_until_they_are_old(spark: SparkSession, settings: Settings) -> None:

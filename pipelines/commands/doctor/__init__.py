@@ -61,6 +61,7 @@ def _of_places(as_given: Warehouse, on_disk: Warehouse) -> list[Examination]:
         ("Kafka", kafka.check_topics, on_disk.of_clusters()),
         ("writer's lock", warehouse.check_lock, (on_disk,)),
         ("log store", warehouse.check_log_store, (as_given,)),
+        ("clock", warehouse.check_clock, (on_disk,)),
         ("backups", warehouse.check_backups, (on_disk,)),
     ]
 

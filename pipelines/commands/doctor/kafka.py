@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from expectations.quality import GAPS
 from expectations.rules import counted
+from pipelines import moments
 from pipelines.catalog import stages_of_type
 from pipelines.commands import findings
 from pipelines.commands.check import Check, environment_error, greatest
@@ -102,7 +102,7 @@ def check_dead_letter_settings(warehouse: Warehouse) -> Iterator[Check]:
     if not was_written(warehouse, findings.MISTAKES):
         return
     try:
-        mistakes = findings.mistakes_of(warehouse, datetime.now(UTC))
+        mistakes = findings.mistakes_of(warehouse, moments.now())
     except Exception:  # the table cannot be read, which ``check_tables`` reports
         return
     if kinds := Counter(mistake["kind"] for mistake in findings.urgent(mistakes)):

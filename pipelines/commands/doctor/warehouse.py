@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from expectations.contract import contract_of
 from expectations.rules import counted
 from expectations.verdict import FIX, WHOLE, way_on
+from pipelines import moments
 from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.commands.check import Check, environment_error, greatest
 from pipelines.commands.doctor.machine import runs_spark
@@ -26,7 +27,8 @@ from pipelines.steps import held, unreadable
 from pipelines.stores import lock, places, restored
 from pipelines.stores.base import STATE
 from pipelines.text import iso
-from pipelines.warehouse import backups, delta_log, jvmless, quality
+from pipelines.warehouse import backups, clock, delta_log, jvmless, quality
+from pipelines.warehouse.clock import Written
 from pipelines.warehouse.progress import Progress
 from pipelines.warehouse.tables import Warehouse
 
@@ -50,6 +52,15 @@ def is_half(warehouse: Warehouse) -> bool:
     return mark is not None and mark.is_half
 
 
+def check_clock(warehouse: Warehouse) -> Iterator[Check]:
+    """Say whether this machine's clock is behind what the warehouse has written."""
+    lag = Written.of(warehouse).lag(moments.now()) if warehouse.opens_tables else None
+    if lag is not None:
+        finding = f"This machine's clock is {lasting(lag)} behind what the warehouse has written."
+        remedy = f"Set the clock. If an earlier one was ahead, remove {clock.FILE} in {warehouse.root}."
+        yield Check("clock", "warning", finding, f"{remedy} See docs/operate.md.")
+
+
 def check_backups(warehouse: Warehouse) -> Iterator[Check]:
     """Say from what the warehouse was restored, and how old its last backup is, if there is one."""
     if not warehouse.opens_tables:
@@ -62,7 +73,7 @@ def check_backups(warehouse: Warehouse) -> Iterator[Check]:
     if mark is not None and mark.ended_at is not None:
         yield Check("backups", "ok", f"Restored at {iso(mark.ended_at)} from a backup of {iso(mark.taken_at)}.")
     if (last := backups.last_of(warehouse.store)) is not None:
-        age = lasting(datetime.now(UTC) - last.taken_at)
+        age = lasting(moments.now() - last.taken_at)
         yield Check("backups", "ok", f"The last one was taken {age} ago: {last.backup} in {last.place}.")
 
 
@@ -127,7 +138,7 @@ def check_tables(warehouse: Warehouse) -> Iterator[Check]:
     elif missing:
         yield Check("tables", "warning", f"{', '.join(missing)} missing.", "`afterlog run` creates them, empty.")
     else:
-        yield Check("tables", "ok", f"All {len(names)} are there.")
+        yield Check("tables", "ok", f"All {len(names)} are there; of data files only sizes are compared.")
     for name in names:
         if name in missing:
             continue

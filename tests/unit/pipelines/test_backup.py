@@ -8,12 +8,13 @@ import random
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipelines import backup, restore
+from pipelines import backup, moments, restore
 from pipelines.catalog import CATALOG
 from pipelines.commands import doctor
 from pipelines.commands.maintain import maintain
@@ -179,6 +180,23 @@ def test_a_second_backup_copies_only_what_is_new(here: Places) -> None:
     assert len(backups.known(here.backups)) == 2
     assert here.backup().copied_files == 2
     assert len(backups.sizes(here.backups)) == count + 2
+
+
+def test_the_newest_backup_is_the_last_one_though_the_clock_went_back(
+    here: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(here.settings)
+    here.backup()
+    at = moments.now()
+    names = []
+    for hours in (1, 9_000, 5, -1):
+        monkeypatch.setattr(moments, "now", lambda hours=hours: at - timedelta(hours=hours))
+        work(Warehouse(here.settings), random.Random(hours), 3)
+        names.append(here.backup(keep=2).backup)
+        assert backups.known(here.backups)[-1:] == names[-1:]
+        assert backups.named(here.backups, None) == names[-1]
+        assert backups.read(here.backups, names[-1]).taken_at == moments.now()
+    assert backups.known(here.backups) == names[-2:]
 
 
 def test_unchanged_files_are_not_read_again(here: Places, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,9 +382,9 @@ def test_a_path_never_leaves_the_warehouse(here: Places) -> None:
     kept = next(iter(made.files.values()))
     for path in ("../outside", "gold/../../outside", "/outside", "gold//x", "."):
         hostile = replace(made, files={path: kept})
-        here.backups.write(backups.file_of(hostile.id), hostile.content())
+        here.backups.write(backups.file_of(backups.id_of(hostile, ())), hostile.content())
         with pytest.raises(UsageError, match="damaged"):
-            backups.read(here.backups, hostile.id)
+            backups.read(here.backups, backups.id_of(hostile, ()))
 
 
 def test_a_backup_of_a_later_afterlog_is_refused(here: Places, monkeypatch: pytest.MonkeyPatch) -> None:

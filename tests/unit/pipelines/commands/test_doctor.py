@@ -20,6 +20,7 @@ from obstore.store import MemoryStore
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from pipelines import moments
 from pipelines.catalog import stages
 from pipelines.cli import app
 from pipelines.commands import doctor
@@ -269,7 +270,7 @@ def test_versions_that_wait(after_runs: Settings) -> None:
 
 
 def test_run_that_did_not_report(after_runs: Settings) -> None:
-    at = quality.now()
+    at = moments.now()
     quality.note(Warehouse(after_runs), quality.StageRun("a run", SILVER, "failed", at, at))
     assert found(after_runs, "quality reports").state == "warning"
 

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from pipelines import moments
 from pipelines.alerts import sender
 from pipelines.cli import app
 from pipelines.commands import incidents
@@ -60,7 +61,6 @@ def action(kind: str, at: datetime, until: datetime | None = None) -> Action:
         pytest.param({"predecessor_id": "x"}, 1, 50, [], "RESOLVED", id="back and over"),
         pytest.param({}, 0, 3, [action("resolve", LAST + HOUR)], "RESOLVED", id="a person"),
         pytest.param({}, 0, 3, [action("resolve", LAST - HOUR)], "REGRESSED", id="a person, too early"),
-        pytest.param({}, 0, 0.5, [action("resolve", LAST + HOUR)], "ONGOING", id="a person, later"),
     ],
 )
 def test_a_state_follows_from_times(
@@ -288,6 +288,23 @@ def test_actions_are_kept_and_respected(filled: Settings, spark: SparkSession) -
         (one.action, one.acted_at) for one in before
     ]
     assert name in {one["incident_id"] for one in known(filled)}
+
+
+def test_actions_count_in_their_order_though_the_clock_went_back(
+    filled: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables, at = Warehouse(filled), moments.now()
+    (pill,) = (one for one in known(filled) if one["record_count"] == 12)
+    incidents.acted(tables, pill["incident_id"], mute_until="2999-01-01T00:00:00Z")
+    monkeypatch.setattr(moments, "now", lambda: at - timedelta(hours=1))
+    assert ", 1 muted" in incidents.top(tables).result
+    incidents.acted(tables, pill["incident_id"], resolve=True)
+    incidents.acted(tables, pill["incident_id"], note="after that")
+    own = [one.action for one in actions.actions(tables) if one.incident_id == pill["incident_id"]]
+    assert own == ["mute", "resolve", "note"]
+    assert pill["incident_id"] not in incidents.listed(tables, only_open=True).result
+    before = incidents.Incidents(tables, at - timedelta(hours=2))
+    assert not any(one.actions for one in before.known)  # nobody had acted
 
 
 def test_a_held_topic_is_told_of_the_cluster_whose_rows_wait(settings: Settings) -> None:

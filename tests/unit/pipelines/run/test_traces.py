@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from expectations.quality import QUALITY
+from pipelines import moments
 from pipelines.run.follow import Cycle, Result
 from pipelines.run.traces import MOST_WAITING, Traces, told
 from pipelines.settings import Settings
@@ -38,13 +39,13 @@ def warehouse(settings: Settings) -> Warehouse:
 
 
 def ran(run_id: str, status: Status = "passed", message: str | None = None, **ago: float) -> StageRun:
-    at = quality.now() - timedelta(**ago)
+    at = moments.now() - timedelta(**ago)
     return StageRun(run_id, TABLE, status, at, at, 7, 7, message=message)
 
 
 def cycle(result: Result, message: str | None = None) -> Cycle:
-    now = iso(quality.now() - timedelta(seconds=1)).replace("Z", "+00:00")
-    return Cycle(now, iso(quality.now()).replace("Z", "+00:00"), result, {}, message)
+    now = iso(moments.now() - timedelta(seconds=1)).replace("Z", "+00:00")
+    return Cycle(now, iso(moments.now()).replace("Z", "+00:00"), result, {}, message)
 
 
 def say(sentence: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pipelines import moments
 from pipelines.catalog import stages
 from pipelines.errors import AfterlogError
 from pipelines.kafka import offsets, records
@@ -206,7 +207,7 @@ def following(settings: Settings) -> Settings:
 
 def run(settings: Settings) -> AfterlogError | None:
     spark: Any = None
-    return land.land(Warehouse(settings, spark), STAGE, "a run", quality.now()).left
+    return land.land(Warehouse(settings, spark), STAGE, "a run", moments.now()).left
 
 
 def places_of(world: World) -> set[Place]:
