@@ -15,7 +15,7 @@ from pipelines.errors import AfterlogError
 from pipelines.settings import Settings
 from pipelines.stage import Land, Stage
 from pipelines.stores import lock
-from pipelines.warehouse import delta_log, progress, rewriting
+from pipelines.warehouse import damage, delta_log, progress, rewriting
 from pipelines.warehouse.tables import Warehouse
 
 AWAY = "_damaged"
@@ -26,8 +26,8 @@ AWAY = "_damaged"
 class Repaired:
     """What was wrong with a table, or with progress, and what was or would be done about it.
 
-    ``rows`` are those of data files that are missing or cut off; null where nobody knows. ``is_done`` is false where
-    nothing can be done, or only with ``--accept-loss``.
+    ``rows`` are those of data files that are missing, cut off or changed; null where nobody knows. ``is_done`` is false
+    where nothing can be done, or only with ``--accept-loss``.
     """
 
     table: str
@@ -61,7 +61,7 @@ def _repaired(warehouse: Warehouse, tables: Sequence[str], is_dry_run: bool, acc
             yield Repaired(table, f"Commit {gap} of its log is missing.", action, is_done=False)
             continue
         try:
-            damaged = warehouse.damaged_files(table)
+            damaged = sorted({*warehouse.damaged_files(table), *damage.unreadable_files(warehouse, table)})
         except AfterlogError as error:  # the log is damaged, of which the dry run has told, or it is no table of ours
             if not is_dry_run:
                 yield Repaired(table, str(error), "Nothing was done.", is_done=False)
@@ -103,14 +103,14 @@ def _log(warehouse: Warehouse, table: str, is_dry_run: bool) -> Iterator[Repaire
 
 
 def _files(warehouse: Warehouse, table: str, damaged: Sequence[str], is_dry_run: bool, accepts_loss: bool) -> Repaired:
-    """Take data files that are missing or cut off out of a table, in a commit that is no news."""
+    """Take data files that are missing, cut off or changed out of a table, in a commit that is no news."""
     opened = warehouse.opened_table(table)
     added = opened.get_add_actions()
     sizes = dict(zip(added["path"].to_pylist(), added["size_bytes"].to_pylist(), strict=True))
     counts = dict(zip(added["path"].to_pylist(), added["num_records"].to_pylist(), strict=True))
     known = [counts[path] for path in damaged]
     rows = None if None in known else sum(known)
-    finding = f"{counted(len(damaged), 'data file')} missing or cut off, with {_counted(rows)}."
+    finding = f"{counted(len(damaged), 'data file')} missing, cut off or changed, with {_counted(rows)}."
     makers = [stage for stage in CATALOG if table in _filled_by(stage)]
     if not makers and not accepts_loss:
         action = "No stage makes them again: restore a backup, or let them go with --accept-loss."
