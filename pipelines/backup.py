@@ -21,7 +21,7 @@ from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.replay import kept as journals
 from pipelines.replay import store as replays
 from pipelines.replay.journal import DIRECTORY, place_of
-from pipelines.settings import Settings
+from pipelines.settings import Settings, located
 from pipelines.stores import lock
 from pipelines.stores.base import File, Store
 from pipelines.text import size_of
@@ -209,10 +209,18 @@ def _outlived(
     return gone, backups.unnamed(place, (one for name, one in manifests.items() if name not in gone))
 
 
-def refuse_none(keep: int | None) -> None:
-    """Raise UsageError if no backup at all would be kept."""
+def chosen(settings: Settings, to: str | None, keep: int | None) -> tuple[str, int | None]:
+    """Return where a backup goes and how many stay (None: all), as a person or else ``[backup]`` says.
+
+    Raises UsageError: nobody names a place, or no backup at all would be kept.
+    """
     if keep is not None and keep < 1:
         raise UsageError(f"--keep {keep} is refused, as the new backup would go, too: take 1 or more.")
+    if to is not None:
+        return to, keep
+    if (place := settings.backup.to) is None:
+        raise UsageError("Name a place for the backup: `afterlog backup TO`, or to under [backup] of the settings.")
+    return place if "://" in place else str(located(place)), settings.backup.keep if keep is None else keep
 
 
 def show(done: BackedUp) -> None:

@@ -48,10 +48,17 @@ def maintain(
 
 
 def backup(
-    to: Annotated[str, typer.Argument(metavar="TO", help="Directory or URI that keeps backups.", show_default=False)],
+    to: Annotated[
+        str | None,
+        typer.Argument(metavar="TO", help="Directory or URI that keeps backups.", show_default="that of [backup]"),
+    ] = None,
     keep: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Remove all but the newest N of this warehouse.", show_default="all stay"),
+        typer.Option(
+            metavar="N",
+            help="Remove all but the newest N of this warehouse.",
+            show_default="all stay; without TO, keep of [backup]",
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be copied.")] = False,
     format: TextOrObject = "text",
@@ -61,8 +68,8 @@ def backup(
     """Copy what is new in the warehouse to a place from which it can be restored, while writers go on."""
     from pipelines import backup as backing_up
 
-    backing_up.refuse_none(keep)
-    done = backing_up.backup(settings_under(warehouse, None), to, keep, dry_run, say)
+    settings = settings_under(warehouse, None)
+    done = backing_up.backup(settings, *backing_up.chosen(settings, to, keep), dry_run, say)
     show_record(done, format, backing_up.show)
 
 

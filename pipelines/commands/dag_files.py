@@ -11,7 +11,7 @@ from pipelines.errors import UsageError
 from pipelines.installation import COMMAND, PROJECT
 from pipelines.stores.directory import replace_text
 
-DAGS = (*FEEDS, "replay", "maintain")
+DAGS = (*FEEDS, "replay", "maintain", "backup")
 NEXT = f'Tasks wait until Airflow has their pool; create it once: `airflow pools set {POOL} 1 "One writer at a time"`.'
 _MARK = "`afterlog dags` wrote this file and replaces it."
 _TEXT = '''\

@@ -15,6 +15,7 @@ from pipelines.installation import PROJECT, ROOT, settings_files
 from pipelines.settings import s3
 from pipelines.settings.airflow import Airflow, Pod, Ssh
 from pipelines.settings.alerts import Alerts
+from pipelines.settings.backups import Backup
 from pipelines.settings.clusters import OWN_KEYS, ClusterEntry, check_landings, entries_of, folded
 from pipelines.settings.feeds import (
     LANDING_DIRECTORIES,
@@ -107,6 +108,7 @@ class Settings(Section):
     airflow: Airflow = Airflow()
     replay: Replay = Replay()
     retention: Retention = Retention()
+    backup: Backup = Backup()
     schemas: Annotated[tuple[SchemaFile, ...], Field(alias="schema")] = ()
     privacy: tuple[Mask, ...] = ()
     privacy_key: PrivacyKey = PrivacyKey()

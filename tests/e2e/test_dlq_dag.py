@@ -26,6 +26,8 @@ from local.demo import Airflow, delta_log
 from pipelines.catalog import FEEDS, stages
 from pipelines.errors import UsageError
 from pipelines.settings import ROOT
+from pipelines.stores import places
+from pipelines.warehouse import backups
 from tests.e2e.runs import OF_A_BROKEN_GATE, counts, states, tables, told_by_assets
 from tests.testing.receiver import Receiver, receiving
 
@@ -83,6 +85,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver, comman
     transport = {"type": "http", "url": base, "endpoint": f"hook/{endpoint}", "timeout": 5, "retry": {"total": 1}}
     variables = {"AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport), "AFTERLOG_COMMAND": command}
     variables["AFTERLOG_RETENTION"] = json.dumps({"tables": {COUNTS: "1 day"}})
+    variables["AFTERLOG_BACKUP"] = json.dumps({"to": str(home / "backups")})
     started = Airflow(home, home / "airflow.log", Console(file=io.StringIO()), variables)
     yield started
     started.close()
@@ -321,3 +324,12 @@ def test_maintenance_says_what_went(airflow: Airflow, good: dict[str, str], firs
     assert counted
     assert rows(good["warehouse"], COUNTS) == []
     assert rows(good["warehouse"], SUMMARY) == summary
+
+
+def test_a_backup_says_what_was_copied(airflow: Airflow, good: dict[str, str], first: dict[str, Any]) -> None:
+    assert first["state"] == "success"
+    run = airflow.run("backup", {"warehouse": good["warehouse"]})
+    assert states(run) == {"backup": ("success", 1)}
+    made = run["xcoms"]["backup"]
+    assert backups.last_of(places.of(good["warehouse"])).backup == made["backup"]  # type: ignore[union-attr]
+    assert made["copied_files"] > 100

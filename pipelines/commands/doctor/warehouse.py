@@ -6,10 +6,11 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from expectations.contract import contract_of
 from expectations.rules import counted
+from expectations.text import visible
 from expectations.verdict import FIX, WHOLE, way_on
 from pipelines import moments
 from pipelines.catalog import CATALOG, stages_of_type
@@ -72,9 +73,15 @@ def check_backups(warehouse: Warehouse) -> Iterator[Check]:
         return
     if mark is not None and mark.ended_at is not None:
         yield Check("backups", "ok", f"Restored at {iso(mark.ended_at)} from a backup of {iso(mark.taken_at)}.")
-    if (last := backups.last_of(warehouse.store)) is not None:
-        age = lasting(moments.now() - last.taken_at)
-        yield Check("backups", "ok", f"The last one was taken {age} ago: {last.backup} in {last.place}.")
+    last, wanted = backups.last_of(warehouse.store), warehouse.settings.backup
+    age = None if last is None else moments.now() - last.taken_at
+    is_late = wanted.to is not None and (age is None or age > 2 * timedelta(hours=wanted.every_hours))
+    remedy = "`afterlog backup` makes one; the DAG `backup` does so regularly." if is_late else None
+    if last is not None and age is not None:
+        finding = f"The last one was taken {lasting(age)} ago: {last.backup} in {last.place}."
+        yield Check("backups", "warning" if is_late else "ok", finding, remedy)
+    elif is_late:
+        yield Check("backups", "warning", f"There is none yet in {visible(wanted.to or '')}.", remedy)
 
 
 def check_log_store(warehouse: Warehouse) -> Iterator[Check]:

@@ -20,7 +20,8 @@ from pipelines.commands import doctor
 from pipelines.commands.maintain import maintain
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError, WriterBusy
 from pipelines.replay.journal import Journal
-from pipelines.settings import Settings, load
+from pipelines.settings import PROJECT, Settings, load
+from pipelines.settings.backups import Backup
 from pipelines.stores import lock, places, restored
 from pipelines.stores.base import Store
 from pipelines.stores.directory import Directory
@@ -235,8 +236,46 @@ def test_files_that_no_backup_names_go(here: Places) -> None:
         place.lose()
         place.restore(name)
     assert readable(Warehouse(here.settings)) == before
-    with pytest.raises(UsageError):
-        backup.refuse_none(0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "place", "result"),
+    [
+        (("s3://a/b", None), "s3://c/d", ("s3://a/b", None)),
+        (("s3://a/b", 2), None, ("s3://a/b", 2)),
+        ((None, None), "s3://c/d", ("s3://c/d", 3)),
+        ((None, 1), "/backups", ("/backups", 1)),
+        ((None, None), "backups", (str(PROJECT / "backups"), 3)),
+    ],
+)
+def test_the_settings_name_a_place(
+    asked: tuple[str | None, int | None], place: str | None, result: tuple[str, int | None]
+) -> None:
+    assert backup.chosen(load(backup={"to": place, "keep": 3}), *asked) == result
+
+
+def test_without_a_place_or_a_backup_that_stays_it_says_so(settings: Settings) -> None:
+    for asked, said in (((None, None), r"under \[backup\]"), (("a", 0), "--keep 0 is refused")):
+        with pytest.raises(UsageError, match=said):
+            backup.chosen(settings, *asked)
+
+
+def test_the_doctor_warns_of_a_last_backup_that_is_too_old(here: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = here.settings.model_copy(update={"backup": Backup(to=here.place, every_hours=6)})
+    filled(wanted)
+
+    def states(settings: Settings) -> list[tuple[str, str]]:
+        found = doctor.diagnose(settings)
+        return [(one.state, one.finding[:21]) for one in found if one.name == "backups"]
+
+    assert (states(here.settings), states(wanted)) == ([], [("warning", "There is none yet in ")])
+    here.backup()
+    assert states(wanted) == [("ok", "The last one was take")]
+    at = moments.now()
+    for hours, state in ((11, "ok"), (13, "warning")):
+        monkeypatch.setattr(moments, "now", lambda hours=hours: at + timedelta(hours=hours))
+        assert [one for one, _ in states(wanted)] == [state]
+        assert [one for one, _ in states(here.settings)] == ["ok"]
 
 
 def test_a_kill_at_any_step_leaves_a_backup_that_a_rerun_completes(here: Places) -> None:
