@@ -15,11 +15,13 @@ import pytest
 from expectations.contract import contract_of
 from local.broker import Broker
 from local.kafka_client import Message
+from pipelines.backup import backup
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.replay import actions, store
 from pipelines.replay.candidates import RECORDS, REPLAYED, REPLAYS, Choice
 from pipelines.replay.journal import NAME, Journal, State, place_of
 from pipelines.replay.judge import DOUBTS, Options
+from pipelines.restore import restore
 from pipelines.settings import Settings, load
 from pipelines.warehouse import append
 from pipelines.warehouse.tables import Warehouse
@@ -338,6 +340,45 @@ def test_a_journal_that_was_restored_is_not_believed(
     shutil.rmtree(settings.warehouse)
     shutil.copytree(tmp_path / "backup", settings.warehouse)
     assert reasons(warehouse, Choice(where="dlq_offset < 99")) == [["replayed_before"]] * 4
+
+
+@pytest.mark.parametrize("backed_up", ["before the plan", "before the run", "within the run"])
+def test_the_rest_of_a_plan_goes_out_once_over_a_backup_and_a_restore(
+    backed_up: str, settings: Settings, kafka: KafkaAdmin, names: Iterator[str], tmp_path: Path
+) -> None:
+    copies, said = str(tmp_path / "backups"), list[str]()
+    with Journal(place_of(settings), "default"):
+        pass
+    topic, warehouse = failed(settings, kafka, names, 12)
+    if backed_up == "before the plan":
+        backup(settings, copies, None, False, said.append)
+    plan_id = planned(warehouse)
+    if backed_up == "before the run":
+        backup(settings, copies, None, False, said.append)
+    run_partly(warehouse, plan_id, 1)
+    if backed_up == "within the run":
+        backup(settings, copies, None, False, said.append)
+    run_partly(warehouse, plan_id, 1)
+    gone_out = len(letters_of(standing(settings, topic)))
+    assert 3 < gone_out < 12
+    shutil.rmtree(settings.warehouse)
+    restore(settings, copies, None)
+
+    is_there = backed_up != "before the plan"
+    found = reasons(warehouse, Choice(where="dlq_offset < 99"))
+    refused = {"replayed_before"} if backed_up != "within the run" else {"replayed_before", "claimed"}
+    assert all(set(one) <= refused and one for one in found[:gone_out])
+    assert found[gone_out:] == [[]] * (12 - gone_out)
+    if is_there:
+        assert json.loads(actions.run(warehouse, plan_id, form="json").result)["status"] == "FINISHED"
+    else:
+        with pytest.raises(UsageError, match="no plan"):
+            actions.run(warehouse, plan_id)
+        rest = planned(warehouse)
+        assert json.loads(actions.run(warehouse, rest, form="json").result)["replayed"] == 12 - gone_out
+    letters_there = letters_of(standing(settings, topic))
+    assert len(letters_there) == len({*letters_there}) == 12
+    assert reasons(warehouse) == [["replayed_before"]] * 12
 
 
 def test_a_target_of_another_plan_that_was_created_again_tells_nothing(
