@@ -19,6 +19,8 @@ APART = timedelta(minutes=10)  # by which clocks of writers may differ
 _OFTEN = timedelta(minutes=1)
 _LEAD = timedelta(hours=1)  # by which a time that is written can be older than the note
 _EVER = datetime.max.replace(tzinfo=UTC)
+_looked_at: dict[str, datetime] = {}
+"""When this process last looked at the file of a warehouse: on an object store each look is a request."""
 
 Span = tuple[datetime, datetime | None]
 
@@ -67,10 +69,13 @@ class Written:
 
 def note(warehouse: Warehouse) -> None:
     """Note the time before something is written, at most once a minute."""
-    if not warehouse.opens_tables:
+    now = moments.now()
+    last = _looked_at.get(warehouse.root)
+    if not warehouse.opens_tables or (last is not None and timedelta() <= now - last <= _OFTEN):
         return
+    _looked_at[warehouse.root] = now
     known = Written.of(warehouse)
-    found = known.after(moments.now())
+    found = known.after(now)
     if found is not known:
         told = {"newest": found.newest, "behind": found.behind}
         warehouse.store.write(FILE, json.dumps(told, default=datetime.isoformat).encode())
