@@ -46,6 +46,22 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_a_word_of_the_glossary_has_one_meaning_and_a_home_in_the_code() -> None:
+    glossary = DOCUMENTS["docs/glossary.md"]
+    rows = [row for row in glossary.splitlines() if row.startswith("| **")]
+    words = [re.findall(r"^\| \*\*(.+?)\*\* \|", row)[0] for row in rows]
+    assert len(words) > 30
+    assert len(set(words)) == len(words)
+    assert len(glossary.splitlines()) <= 40
+    for word, row in zip(words, rows, strict=True):
+        (path, name), *more = re.findall(r"`(\S+\.py)` `(\w+)`", row)
+        defined = rf"^ *(?:class|def) {name}\b|^ *{name}(?:: .*)? = |^    {name}: |\"{name}\""
+        assert not more
+        assert re.search(defined, (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE), row
+        used = [text for other, text in DOCUMENTS.items() if other != "docs/glossary.md"]
+        assert any(re.search(rf"\b{word}", text, re.IGNORECASE) for text in used), word
+
+
 def test_the_documents_show_commands() -> None:
     words = {command.values[0][0] for command in COMMANDS}
     assert words >= {
