@@ -8,7 +8,7 @@ from datetime import datetime
 
 from expectations.text import visible
 from pipelines import moments
-from pipelines.alerts import departed
+from pipelines.alerts import gone_routes
 from pipelines.alerts.messages import headline
 from pipelines.alerts.outbox import Outbox, quiet
 from pipelines.commands import known
@@ -39,7 +39,7 @@ def listed(settings: Settings, form: str, team: str | None = None) -> str:
         return is_of(team, [(route and route.team) or NO_TEAM])
 
     waiting = []
-    for alert in (one for one in box.pending if is_asked(one.route)):
+    for alert in (alert for alert in box.pending if is_asked(alert.route)):
         route = routes.get(alert.route)
         why = alert.answer or "to be sent by the next run"
         if route is None:
@@ -65,30 +65,30 @@ def listed(settings: Settings, form: str, team: str | None = None) -> str:
         )
     left = [
         {
-            "at": iso(one.at),
+            "at": iso(alert.at),
             "status": "open",
             "route": gone.route,
-            "id": one.dedup_key,
-            "severity": one.severity,
-            "title": one.title,
+            "id": alert.dedup_key,
+            "severity": alert.severity,
+            "title": alert.title,
             "answer": f"at PagerDuty, and the settings have no such route; {gone.remedy}",
         }
-        for gone in departed.left_open(box, settings.alerts, now)
+        for gone in gone_routes.left_open(box, settings.alerts, now)
         if is_asked(gone.route)
-        for one in gone.alerts
+        for alert in gone.alerts
     ]
-    over = [one | {"at": iso(one["at"])} for one in reversed(box.log) if is_asked(one["route"])]
+    over = [line | {"at": iso(line["at"])} for line in reversed(box.log) if is_asked(line["route"])]
     if form == "json":
-        return "\n".join(json.dumps(one) for one in (*waiting, *left, *over))
+        return "\n".join(json.dumps(row) for row in (*waiting, *left, *over))
     if not routes and not left:
         return NO_ROUTE
     if not waiting and not left and not over:
         return "Nothing was sent yet, and nothing waits."
     lines = []
-    for one in (*waiting, *left, *over)[:MOST_SHOWN]:
-        at = moment(datetime.fromisoformat(one["at"]))
-        said = f"{visible(str(one['title']))} ({visible(str(one['answer']))})"
-        lines.append(f"{at}  {one['status']:<10}  {one['route']}  {one['severity']}  {said}")
+    for row in (*waiting, *left, *over)[:MOST_SHOWN]:
+        at = moment(datetime.fromisoformat(row["at"]))
+        said = f"{visible(str(row['title']))} ({visible(str(row['answer']))})"
+        lines.append(f"{at}  {row['status']:<10}  {row['route']}  {row['severity']}  {said}")
     if (more := len(waiting) + len(left) + len(over) - MOST_SHOWN) > 0:
         lines.append(f"and {more:,} more: --format json")
     return "\n".join(lines)
@@ -101,24 +101,24 @@ def checks(settings: Settings) -> Iterator[Check]:
     """
     warehouse = Warehouse(settings)
     if warehouse.opens_tables:
-        for one in departed.left_open(Outbox.read(place(warehouse)), settings.alerts, moments.now()):
-            yield Check("alerts", "warning", one.in_words, one.remedy)
+        for left in gone_routes.left_open(Outbox.read(place(warehouse)), settings.alerts, moments.now()):
+            yield Check("alerts", "warning", left.in_words, left.remedy)
         for finding, remedy in unmatched(warehouse):
             yield Check("alerts", "warning", finding, remedy, of_pattern=True)
 
 
 def unmatched(warehouse: Warehouse) -> Iterator[tuple[str, str]]:
     """Yield what is to be said of routes for owners and topics that no dead letter and no finding has."""
-    routes = [one for one in warehouse.settings.alerts.route if (one.group, one.topic) != ("*", "*")]
+    routes = [route for route in warehouse.settings.alerts.route if (route.group, route.topic) != ("*", "*")]
     there = known.letters(warehouse) if routes else []
     if not there:
         return
     owners, topics = known.owners_and_topics(there)
     of_findings = known.topics_of_findings(warehouse)
-    for one in routes:
-        fits_finding = one.group == "*" and any(known.matches(one.topic, name) for name in of_findings)
-        if not fits_finding and not known.has(there, one.group, one.topic):
-            is_of_owner = not any(known.matches(one.group, name) for name in owners)
-            wanted = (one.group, owners) if is_of_owner else (one.topic, [*topics, *of_findings])
+    for route in routes:
+        fits_finding = route.group == "*" and any(known.matches(route.topic, name) for name in of_findings)
+        if not fits_finding and not known.has(there, route.group, route.topic):
+            is_of_owner = not any(known.matches(route.group, name) for name in owners)
+            wanted = (route.group, owners) if is_of_owner else (route.topic, [*topics, *of_findings])
             lacks = "no owner" if is_of_owner else "no topic of its owners"
-            yield known.said(f"[[alerts.route]] {one.name}", lacks, *wanted)
+            yield known.said(f"[[alerts.route]] {route.name}", lacks, *wanted)

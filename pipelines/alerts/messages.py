@@ -31,16 +31,16 @@ def headline(alert: Alert) -> str:
     """Return an alert in a line: its severity and what it is about."""
     if len(alert.news) == 1:
         return _line(alert.news[0])
-    counts = Counter("over" if one.is_over else one.severity for one in alert.news)
+    counts = Counter("over" if change.is_over else change.severity for change in alert.news)
     parts = [f"{counts[level]} {level}" for level in (*LEVELS, "over") if counts[level]]
     worst = next((level for level in LEVELS if counts[level]), "over")
     return f"[{worst}] {len(alert.news)} alerts at once: {', '.join(parts)}"
 
 
-def _line(one: News) -> str:
+def _line(change: News) -> str:
     """Return news in a line; what came back or got worse begins otherwise than what is new."""
-    words = {"worse": "got worse: ", "regressed": "came back: "}.get(one.kind, "")
-    return f"[{'over' if one.is_over else one.severity}] {words}{one.title}"
+    words = {"worse": "got worse: ", "regressed": "came back: "}.get(change.kind, "")
+    return f"[{'over' if change.is_over else change.severity}] {words}{change.title}"
 
 
 def _json(alert: Alert, route: Route, cluster: str, front: str | None, now: datetime) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def _json(alert: Alert, route: Route, cluster: str, front: str | None, now: date
         "report": front,
         "is_grouped": len(alert.news) > 1,
         "alert_count": len(alert.news),
-        "alerts": [one.as_json() for one in alert.news[:MOST_IN_JSON]],
+        "alerts": [change.as_json() for change in alert.news[:MOST_IN_JSON]],
     }
 
 
@@ -65,10 +65,10 @@ def _slack(alert: Alert, route: Route, cluster: str, front: str | None, now: dat
     blocks: list[dict[str, Any]] = [
         {"type": "header", "text": {"type": "plain_text", "text": _cut(title, MOST_OF_TITLE), "emoji": False}}
     ]
-    for one in alert.news[:MOST_LISTED]:
-        link = f" <{one.page}|Open it>" if one.page else ""
-        named = "" if len(alert.news) == 1 else f"{_escaped(_cut(_line(one), 330))}: "
-        text = _cut(f"{named}{_escaped(_cut(one.text, 1_000))}", MOST_OF_TEXT - len(link))
+    for change in alert.news[:MOST_LISTED]:
+        link = f" <{change.page}|Open it>" if change.page else ""
+        heading = "" if len(alert.news) == 1 else f"{_escaped(_cut(_line(change), 330))}: "
+        text = _cut(f"{heading}{_escaped(_cut(change.text, 1_000))}", MOST_OF_TEXT - len(link))
         blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": text + link, "verbatim": True}})
     if len(alert.news) > MOST_LISTED:
         more = f"and {len(alert.news) - MOST_LISTED} more"
@@ -80,7 +80,7 @@ def _slack(alert: Alert, route: Route, cluster: str, front: str | None, now: dat
 
 
 def _pagerduty(alert: Alert, route: Route, cluster: str, front: str | None, key: str) -> dict[str, Any]:
-    one, is_storm = alert.news[0], len(alert.news) > 1
+    change, is_storm = alert.news[0], len(alert.news) > 1
     event: dict[str, Any] = {
         "routing_key": key,
         "event_action": "resolve" if alert.is_resolve else "trigger",
@@ -88,23 +88,23 @@ def _pagerduty(alert: Alert, route: Route, cluster: str, front: str | None, key:
     }
     if event["event_action"] == "resolve":
         return event
-    details: dict[str, Any] = {"text": one.text, "alert_id": alert.id, "owner": route.owner, **one.about}
+    details: dict[str, Any] = {"text": change.text, "alert_id": alert.id, "owner": route.owner, **change.about}
     if is_storm:
         details = {
-            "alerts": [_line(each) for each in alert.news[:MOST_LISTED]],
+            "alerts": [_line(change) for change in alert.news[:MOST_LISTED]],
             "alert_count": len(alert.news),
             "alert_id": alert.id,
             "owner": route.owner,
         }
-    address = front if is_storm else one.page or front
+    address = front if is_storm else change.page or front
     event["payload"] = {
         "summary": _cut(headline(alert), MOST_OF_SUMMARY),
         "source": cluster,
         "severity": PAGERDUTY_SEVERITY[alert.severity],
-        "timestamp": one.at,
-        "component": visible(one.topic) if one.topic else None,
-        "group": visible(whose) if (whose := one.group or one.owner) else None,
-        "class": one.verdict or one.kind,
+        "timestamp": change.at,
+        "component": visible(change.topic) if change.topic else None,
+        "group": visible(whose) if (whose := change.group or change.owner) else None,
+        "class": change.verdict or change.kind,
         "custom_details": details,
     }
     event["client"] = "Afterlog"

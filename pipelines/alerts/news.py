@@ -71,7 +71,7 @@ class News:
     @property
     def topics(self) -> tuple[str, ...]:
         """The topic that it is about, and the DLQ topics of an incident."""
-        return tuple(one for one in (self.topic, *self.about.get("dlq_topics", ())) if one is not None)
+        return tuple(topic for topic in (self.topic, *self.about.get("dlq_topics", ())) if topic is not None)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -116,7 +116,7 @@ class Snapshot:
     @property
     def muted(self) -> list[str]:
         """The keys of open incidents that somebody muted."""
-        return sorted(one.news.key for one in self.incidents or () if one.is_open and one.is_muted)
+        return sorted(seen.news.key for seen in self.incidents or () if seen.is_open and seen.is_muted)
 
 
 Known = dict[str, Any]
@@ -132,13 +132,13 @@ def snapshot(warehouse: Warehouse, now: datetime) -> Snapshot:
     merged: Mapping[str, str] = {}
     teams: dict[str, Sequence[str]] = {}
     if warehouse.exists(INCIDENTS):
-        found = Incidents(warehouse, now)
-        seen, merged = [_of_incident(warehouse, one, now) for one in found.known], found.merged
-        teams = {one.row["incident_id"]: one.teams for one in found.known if one.teams}
-    feeds = [one for one in newest.of_feeds(warehouse, now) if one.used]
-    findings = findings_of(warehouse, [(one, newest.silence(warehouse, one)) for one in feeds], now)
-    teams |= {key_of(one): one["teams"] for one in findings if "teams" in one}
-    return Snapshot(seen, [_of_finding(warehouse, one, now) for one in findings], merged, teams)
+        incidents = Incidents(warehouse, now)
+        seen, merged = [_of_incident(warehouse, incident, now) for incident in incidents.known], incidents.merged
+        teams = {incident.row["incident_id"]: incident.teams for incident in incidents.known if incident.teams}
+    feeds = [feed for feed in newest.of_feeds(warehouse, now) if feed.used]
+    findings = findings_of(warehouse, [(feed, newest.silence(warehouse, feed)) for feed in feeds], now)
+    teams |= {key_of(finding): finding["teams"] for finding in findings if "teams" in finding}
+    return Snapshot(seen, [_of_finding(warehouse, finding, now) for finding in findings], merged, teams)
 
 
 def changes(known: Known, now_seen: Snapshot, least: str, now: datetime) -> tuple[list[News], Known]:
@@ -150,59 +150,63 @@ def changes(known: Known, now_seen: Snapshot, least: str, now: datetime) -> tupl
     DLQ topics changed, it has ``TURNED``. A muted one is told only when it ends. One that began and ended between two
     looks is told once; the first look tells none.
     """
-    told: dict[str, dict[str, Any]] = dict(known.get("incidents", {}))
+    told_incidents: dict[str, dict[str, Any]] = dict(known.get("incidents", {}))
     past: list[str] | None = known.get("past")
-    found: list[News] = []
+    news: list[News] = []
     if now_seen.incidents is not None:
-        here = {one.news.key: one for one in now_seen.incidents}
-        told = _merged(told, now_seen.merged)
-        ended = {key: one for key, one in here.items() if key not in told and not one.is_open and _is_recent(one, now)}
+        here = {seen.news.key: seen for seen in now_seen.incidents}
+        told_incidents = _merged(told_incidents, now_seen.merged)
+        ended = {
+            key: seen
+            for key, seen in here.items()
+            if key not in told_incidents and not seen.is_open and _is_recent(seen, now)
+        }
         if past is not None:
             silent = {ids.standing(key, now_seen.merged) for key in past}
-            found += [_passed(one.news) for key, one in ended.items() if key not in silent and not one.is_muted]
-        ending = [key for key in told if key in here and not here[key].is_open and _is_recent(here[key], now)]
-        found += _news(told, here, now)
+            news += [_passed(seen.news) for key, seen in ended.items() if key not in silent and not seen.is_muted]
+        ending = [key for key in told_incidents if key in here and not here[key].is_open and _is_recent(here[key], now)]
+        news += _news(told_incidents, here, now)
         past = sorted({*ended, *ending, *now_seen.muted})
     told_findings: dict[str, dict[str, Any]] = dict(known.get("findings", {}))
     findings = {
-        one.news.key: one if one.news.rank <= LEVELS.index(least) else replace(one, magnitude=0)  # it gets no worse
-        for one in now_seen.findings
-        if one.news.rank <= LEVELS.index(least) or one.news.key in told_findings
+        seen.news.key: seen if seen.news.rank <= LEVELS.index(least) else replace(seen, magnitude=0)  # it gets no worse
+        for seen in now_seen.findings
+        if seen.news.rank <= LEVELS.index(least) or seen.news.key in told_findings
     }
-    found += _news(told_findings, findings, now)
-    after: Known = {"incidents": told, "findings": told_findings} | ({} if past is None else {"past": past})
-    return sorted(found, key=lambda one: (one.is_over, one.rank)), after
+    news += _news(told_findings, findings, now)
+    after: Known = {"incidents": told_incidents, "findings": told_findings} | ({} if past is None else {"past": past})
+    return sorted(news, key=lambda change: (change.is_over, change.rank)), after
 
 
-def _is_recent(one: Seen, now: datetime) -> bool:
-    return one.last_at is not None and now - one.last_at <= RECENT
+def _is_recent(seen: Seen, now: datetime) -> bool:
+    return seen.last_at is not None and now - seen.last_at <= RECENT
 
 
 def _passed(news: News) -> News:
     return replace(news, kind="passed", title=f"{news.title} began and ended")
 
 
-def _news(told: dict[str, dict[str, Any]], here: Mapping[str, Seen], now: datetime) -> Iterable[News]:
-    """Yield what is new, and bring ``told`` up to date."""
-    for key, one in here.items():
-        before = told.get(key)
-        if before is not None and not one.is_open:
-            del told[key]
-            yield _ended(one.news, now)
-        elif not one.is_open or one.is_muted:
+def _news(notes: dict[str, dict[str, Any]], here: Mapping[str, Seen], now: datetime) -> Iterable[News]:
+    """Yield what is new, and bring ``notes`` up to date."""
+    for key, seen in here.items():
+        before = notes.get(key)
+        if before is not None and not seen.is_open:
+            del notes[key]
+            yield _ended(seen.news, now)
+        elif not seen.is_open or seen.is_muted:
             continue
         elif before is None:
-            told[key] = _noted(one)
-            yield one.news
-        elif one.news.rank < before["rank"] or any(getattr(one, name) > before.get(name, 0) for name in SIZES):
-            worse = replace(one.news, kind="finding" if one.news.kind == "finding" else "worse")
-            told[key] = _noted(one, before)
+            notes[key] = _noted(seen)
+            yield seen.news
+        elif seen.news.rank < before["rank"] or any(getattr(seen, name) > before.get(name, 0) for name in SIZES):
+            worse = replace(seen.news, kind="finding" if seen.news.kind == "finding" else "worse")
+            notes[key] = _noted(seen, before)
             yield worse
-        elif _choice(one.news) != _choice(News(**before["news"])):
-            told[key] = _noted(one, before)
-            yield replace(one.news, kind=TURNED)
-    for key in [key for key in told if key not in here]:
-        yield _ended(News(**told.pop(key)["news"]), now)
+        elif _choice(seen.news) != _choice(News(**before["news"])):
+            notes[key] = _noted(seen, before)
+            yield replace(seen.news, kind=TURNED)
+    for key in [key for key in notes if key not in here]:
+        yield _ended(News(**notes.pop(key)["news"]), now)
 
 
 def _choice(news: News) -> tuple[str | None, frozenset[str]]:
@@ -210,16 +214,16 @@ def _choice(news: News) -> tuple[str | None, frozenset[str]]:
     return news.verdict, frozenset(news.topics)
 
 
-def _noted(one: Seen, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    sizes = {name: max(getattr(one, name), before.get(name, 0) if before else 0) for name in SIZES}
-    rank = min(one.news.rank, before["rank"]) if before else one.news.rank
-    return {"rank": rank, **sizes, "news": one.news.as_json()}
+def _noted(seen: Seen, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    sizes = {name: max(getattr(seen, name), before.get(name, 0) if before else 0) for name in SIZES}
+    rank = min(seen.news.rank, before["rank"]) if before else seen.news.rank
+    return {"rank": rank, **sizes, "news": seen.news.as_json()}
 
 
-def _merged(told: dict[str, dict[str, Any]], into: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def _merged(notes: dict[str, dict[str, Any]], into: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return what was told by the ids that stand: an incident that took in one that was told, was told with it."""
     kept: dict[str, dict[str, Any]] = {}
-    for key, note in told.items():
+    for key, note in notes.items():
         end = ids.standing(key, into)
         note = {**note, "news": {**note["news"], "key": end}}
         if other := kept.get(end):
@@ -237,18 +241,18 @@ def _ended(news: News, now: datetime) -> News:
     return replace(news, kind=kind, title=title, text=text, at=iso(now))
 
 
-def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
-    row, report = one.row, warehouse.settings.report
-    facts = one.as_json(report)
-    since = one.began(f"{row['first_at']:%Y-%m-%d %H:%M} UTC")
-    records = f"{counted(row['record_count'], 'record')} {since}{one.how_often}."
-    came_back = one.came_back[:1] if one.predecessor else ()  # not who had resolved it
-    text = " ".join((visible(row["sentence"]), *came_back, records, *one.escalated[-1:]))
+def _of_incident(warehouse: Warehouse, incident: Incident, now: datetime) -> Seen:
+    row, report = incident.row, warehouse.settings.report
+    facts = incident.as_json(report)
+    since = incident.began(f"{row['first_at']:%Y-%m-%d %H:%M} UTC")
+    records = f"{counted(row['record_count'], 'record')} {since}{incident.how_often}."
+    came_back = incident.came_back[:1] if incident.predecessor else ()  # not who had resolved it
+    text = " ".join((visible(row["sentence"]), *came_back, records, *incident.escalated[-1:]))
     news = News(
-        "regressed" if one.state.name == REGRESSED else "opened",
+        "regressed" if incident.state.name == REGRESSED else "opened",
         row["incident_id"],
         row["severity"],
-        f"{row['incident_id']} {one.place}: {in_words(row['verdict'])}",
+        f"{row['incident_id']} {incident.place}: {in_words(row['verdict'])}",
         text,
         row["fingerprint"],
         iso(now),
@@ -261,11 +265,11 @@ def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
     )
     return Seen(
         news,
-        one.state.is_open,
-        one.state.muted_until is not None,
+        incident.state.is_open,
+        incident.state.muted_until is not None,
         _digits(row["record_count"]),
         row["last_at"],
-        int(max((each["at"].timestamp() for each in one.escalations), default=0)),
+        int(max((each["at"].timestamp() for each in incident.escalations), default=0)),
     )
 
 
@@ -293,4 +297,4 @@ def _plain(value: Any) -> Any:
         return iso(value)
     if isinstance(value, str):
         return visible(value)
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value

@@ -54,7 +54,7 @@ class Alert:
     @property
     def severity(self) -> str:
         """The worst severity of its news."""
-        return severity_of(one.severity for one in self.news)
+        return severity_of(change.severity for change in self.news)
 
     @property
     def dedup_key(self) -> str:
@@ -69,7 +69,7 @@ class Alert:
     @property
     def title(self) -> str:
         """What it is about, in a line."""
-        return title_of([one.title for one in self.news])
+        return title_of([change.title for change in self.news])
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Outbox:
     trigger that it got, or may have got, and whose resolve it did not get. ``receivers`` are those of routes.
     """
 
-    place: Store
+    store: Store
     known: Known = field(default_factory=dict)
     pending: list[Alert] = field(default_factory=list)
     sent: dict[str, dict[str, Sent]] = field(default_factory=dict)
@@ -114,31 +114,31 @@ class Outbox:
     receivers: dict[str, Receiver] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, place: Store) -> Outbox:
-        """Return the outbox that a place holds, a new one if it has none.
+    def read(cls, store: Store) -> Outbox:
+        """Return the outbox that a store holds, a new one if it has none.
 
         Raises EnvironmentLacking: the file cannot be read.
         """
         try:
-            text = place.text(FILE)
+            text = store.text(FILE)
             if text is None:
-                return cls(place)
-            told = json.loads(text, object_hook=_timed)
-            box = cls(place, told["known"], log=told["log"], muted=told.get("muted", []))
-            for one in told["pending"]:
-                box.pending.append(Alert(**one | {"news": [News(**each) for each in one["news"]]}))
+                return cls(store)
+            content = json.loads(text, object_hook=_timed)
+            box = cls(store, content["known"], log=content["log"], muted=content.get("muted", []))
+            for fields in content["pending"]:
+                box.pending.append(Alert(**fields | {"news": [News(**each) for each in fields["news"]]}))
             box.sent = {
-                route: {key: Sent(**each) for key, each in by_key.items()} for route, by_key in told["sent"].items()
+                route: {key: Sent(**each) for key, each in by_key.items()} for route, by_key in content["sent"].items()
             }
-            box.receivers = {route: Receiver(**one) for route, one in told.get("receivers", {}).items()}
+            box.receivers = {route: Receiver(**fields) for route, fields in content.get("receivers", {}).items()}
             box.triggered = {
                 route: keys
-                for route, keys in told.get("triggered", {}).items()
+                for route, keys in content.get("triggered", {}).items()
                 if route not in box.receivers or box.receivers[route].routing_key_env  # else it is not PagerDuty's
             }
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise EnvironmentLacking(
-                f"What waits to be sent cannot be read from {place.root}/{FILE} ({type(error).__name__}): move it "
+                f"What waits to be sent cannot be read from {store.root}/{FILE} ({type(error).__name__}): move it "
                 "away to begin anew; open incidents are told again then."
             ) from None
         return box
@@ -150,18 +150,20 @@ class Outbox:
         """
         self.log = self.log[-MOST_LOGGED:]
         for route, by_key in self.sent.items():
-            self.sent[route] = {key: one for key, one in by_key.items() if not one.is_over or now - one.at < REMEMBERED}
-        told = {
+            self.sent[route] = {
+                key: last for key, last in by_key.items() if not last.is_over or now - last.at < REMEMBERED
+            }
+        content = {
             "version": VERSION,
             "known": self.known,
-            "pending": [asdict(one) for one in self.pending],
-            "sent": {route: {key: asdict(one) for key, one in by_key.items()} for route, by_key in self.sent.items()},
+            "pending": [asdict(alert) for alert in self.pending],
+            "sent": {route: {key: asdict(last) for key, last in by_key.items()} for route, by_key in self.sent.items()},
             "log": self.log,
             "muted": self.muted,
             "triggered": self.triggered,
-            "receivers": {route: asdict(one) for route, one in self.receivers.items()},
+            "receivers": {route: asdict(target) for route, target in self.receivers.items()},
         }
-        self.place.write(FILE, json.dumps(told, default=_plain).encode())
+        self.store.write(FILE, json.dumps(content, default=_plain).encode())
 
     def take(
         self,
@@ -171,36 +173,36 @@ class Outbox:
         teams: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
         """Make alerts of news for the routes that want it; ``teams`` has those of what is there, by key."""
-        for one in news:
-            of = teams.get(one.key, ())
+        for change in news:
+            teams_of_it = teams.get(change.key, ())
             for route in routes:
-                if one.kind == "passed":  # nobody is called for it, so that PagerDuty does not get it
-                    if route.kind != "pagerduty" and wants(route, one, of):
-                        self.pending.append(Alert(_new_id(), route.name, [one], now, now))
-                elif one.is_over:
-                    self._take(one, route, now)
-                elif (its := self._as_heard(one, route, of)) is not None:
-                    self._take(its, route, now)
-            if one.is_over:  # other settings may be in use for once
+                if change.kind == "passed":  # nobody is called for it, so that PagerDuty does not get it
+                    if route.kind != "pagerduty" and wants(route, change, teams_of_it):
+                        self.pending.append(Alert(_new_id(), route.name, [change], now, now))
+                elif change.is_over:
+                    self._take(change, route, now)
+                elif (heard := self._as_heard(change, route, teams_of_it)) is not None:
+                    self._take(heard, route, now)
+            if change.is_over:  # other settings may be in use for once
                 for name in {alert.route for alert in self.pending}.union(self.sent) - {route.name for route in routes}:
-                    self._take(one, Route.model_construct(name=name), now)
+                    self._take(change, Route.model_construct(name=name), now)
 
-    def _as_heard(self, one: News, route: Route, teams: Sequence[str]) -> News | None:
+    def _as_heard(self, change: News, route: Route, teams: Sequence[str]) -> News | None:
         """Return news as a route hears it, None if it does not: what it hears of for the first time opens for it."""
-        if one.kind != TURNED and wants(route, one, teams):
-            return one
-        if one.kind == TURNED and not route.verdicts and route.topic == "*" and route.team is None:
+        if change.kind != TURNED and wants(route, change, teams):
+            return change
+        if change.kind == TURNED and not route.verdicts and route.topic == "*" and route.team is None:
             return None
-        first = replace(one, kind="opened")
-        if one.kind not in (TURNED, "worse") or self._was_told(one, route) or not wants(route, first, teams):
+        first = replace(change, kind="opened")
+        if change.kind not in (TURNED, "worse") or self._was_told(change, route) or not wants(route, first, teams):
             return None
         return first
 
-    def _was_told(self, one: News, route: Route) -> bool:
-        last = self.sent.get(route.name, {}).get(one.key)
+    def _was_told(self, change: News, route: Route) -> bool:
+        last = self.sent.get(route.name, {}).get(change.key)
         waiting = [each for alert in self.pending if alert.route == route.name for each in alert.news]
         return (last is not None and not last.is_over) or any(
-            each.key == one.key and not each.is_over for each in waiting
+            other.key == change.key and not other.is_over for other in waiting
         )
 
     def merge(self, into: Mapping[str, str], now: datetime) -> None:
@@ -211,11 +213,13 @@ class Outbox:
         """
         self._reopen(into, now)
         for name, by_key in self.sent.items():
-            ending = {one.key for alert in self.pending if alert.route == name for one in alert.news if one.is_over}
+            ending = {
+                change.key for alert in self.pending if alert.route == name for change in alert.news if change.is_over
+            }
             for key in [key for key in by_key if key in into and key not in ending]:
-                one, end = by_key.pop(key), standing(key, into)
+                last, end = by_key.pop(key), standing(key, into)
                 if end not in by_key or by_key[end].is_over:
-                    by_key[end] = one
+                    by_key[end] = last
         for alert in [*self.pending]:
             self._merge_waiting(alert, into, now)
 
@@ -229,27 +233,41 @@ class Outbox:
             if not alert.attempts:
                 self.pending.remove(alert)
                 self.note(alert, "suppressed", "it came back before its end was sent", now)
-            elif all(one is alert or one.route != alert.route or not _is_about(one, key) for one in self.pending):
+            elif all(
+                other is alert or other.route != alert.route or not _is_about(other, key) for other in self.pending
+            ):
                 alert.news = [replace(alert.news[0], key=alert.dedup_key)]  # it ends what was, and not what goes on
-                its = replace(News(**goes_on[key]["news"]), key=key)
-                self.pending.append(Alert(_new_id(), alert.route, [its], now, now))
+                change = replace(News(**goes_on[key]["news"]), key=key)
+                self.pending.append(Alert(_new_id(), alert.route, [change], now, now))
 
     def _merge_waiting(self, alert: Alert, into: Mapping[str, str], now: datetime) -> None:
-        if all(one.is_over or one.key not in into for one in alert.news):
+        if all(change.is_over or change.key not in into for change in alert.news):
             return
-        alert.news = [one if one.is_over else replace(one, key=standing(one.key, into)) for one in alert.news]
+        alert.news = [
+            change if change.is_over else replace(change, key=standing(change.key, into)) for change in alert.news
+        ]
         key = alert.news[0].key
-        others = [one for one in self.pending if one is not alert and one.route == alert.route and _is_about(one, key)]
-        if not alert.attempts and len(alert.news) == 1 and any(not one.is_over for each in others for one in each.news):
+        others = [
+            other
+            for other in self.pending
+            if other is not alert and other.route == alert.route and _is_about(other, key)
+        ]
+        if (
+            not alert.attempts
+            and len(alert.news) == 1
+            and any(not change.is_over for each in others for change in each.news)
+        ):
             self.pending.remove(alert)
             self.note(alert, "suppressed", "another incident took it in, which is told", now)
 
-    def _take(self, one: News, route: Route, now: datetime) -> None:
-        waiting = [alert for alert in self.pending if alert.route == route.name and _is_about(alert, one.key)]
+    def _take(self, change: News, route: Route, now: datetime) -> None:
+        waiting = [alert for alert in self.pending if alert.route == route.name and _is_about(alert, change.key)]
         untried = [alert for alert in waiting if not alert.attempts and len(alert.news) == 1]
-        last = self.sent.get(route.name, {}).get(one.key)
-        if one.is_over:
-            tried = [each for alert in waiting if alert not in untried for each in alert.news if each.key == one.key]
+        last = self.sent.get(route.name, {}).get(change.key)
+        if change.is_over:
+            tried = [
+                other for alert in waiting if alert not in untried for other in alert.news if other.key == change.key
+            ]
             was_told = last is not None and not last.is_over
             for alert in [alert for alert in waiting if len(alert.news) == 1 and not alert.news[0].is_over]:
                 if alert.attempts and not was_told:  # it may have been taken: the end comes behind it
@@ -258,13 +276,13 @@ class Outbox:
                 self.note(alert, "suppressed", "it was over before it was sent", now)
             if tried[-1].is_over if tried else last is None or last.is_over:
                 return
-            if route.news and one.kind not in route.news and route.kind != "pagerduty":
-                self._forget(route, one)
+            if route.news and change.kind not in route.news and route.kind != "pagerduty":
+                self._forget(route, change)
                 return
-            self.pending.append(Alert(_new_id(), route.name, [one], now, now))
+            self.pending.append(Alert(_new_id(), route.name, [change], now, now))
             return
         at = now
-        if last is not None and one.rank >= last.rank:
+        if last is not None and change.rank >= last.rank:
             at = max(now, min(last.at, now) + timedelta(minutes=route.suppress_minutes))  # clocks go back, too
         for alert in [alert for alert in untried if alert.news[0].is_over]:
             self.pending.remove(alert)
@@ -272,14 +290,14 @@ class Outbox:
         if waits := [alert for alert in untried if not alert.news[0].is_over]:
             first = waits[0].news[0].kind  # what the route was not told yet does not get worse
             # The worst counts, as what was as severe before is not told again.
-            worst = LEVELS[min(one.rank, waits[0].news[0].rank)]
-            waits[0].news = [replace(one, kind=first, severity=worst)]
+            worst = LEVELS[min(change.rank, waits[0].news[0].rank)]
+            waits[0].news = [replace(change, kind=first, severity=worst)]
             waits[0].not_before = min(waits[0].not_before, at)
             return
-        self.pending.append(Alert(_new_id(), route.name, [one], now, at))
+        self.pending.append(Alert(_new_id(), route.name, [change], now, at))
 
-    def _forget(self, route: Route, one: News) -> None:
-        last = self.sent.get(route.name, {}).get(one.key)
+    def _forget(self, route: Route, change: News) -> None:
+        last = self.sent.get(route.name, {}).get(change.key)
         if last is not None:
             last.is_over = True
 
@@ -294,12 +312,12 @@ class Outbox:
         several. Once so many were sent, the others wait until ten minutes after the last one and are one message then,
         unless one is more severe than all of them or tells an end.
         """
-        found: list[Alert] = []
+        alerts: list[Alert] = []
         seen: set[str] = set()
         longest = max(timedelta(minutes=route.suppress_minutes), LONGEST_RETRY)
-        for alert in [one for one in self.pending if one.route == route.name]:
-            keys = {each for one in alert.news for each in (one.key, one.dedup_key)}
-            is_end = all(one.is_over for one in alert.news)
+        for alert in [alert for alert in self.pending if alert.route == route.name]:
+            keys = {key for change in alert.news for key in (change.key, change.dedup_key)}
+            is_end = all(change.is_over for change in alert.news)
             is_calm = route.kind == "pagerduty" and is_end
             is_quiet = not alert.attempts and not is_calm and quiet(route, alert.severity, now)
             alert.was_quiet = alert.was_quiet or is_quiet
@@ -309,46 +327,50 @@ class Outbox:
             if not is_held and not keys & seen:
                 if route.kind == "pagerduty" and not self._is_paired(alert, now):
                     continue
-                found.append(alert)
-            seen |= keys if alert.attempts or is_end or not is_held else {one.key for one in alert.news}
+                alerts.append(alert)
+            seen |= keys if alert.attempts or is_end or not is_held else {change.key for change in alert.news}
         known = self._known_to_pagerduty(route)
-        single = [one for one in found if not one.attempts and len(one.news) == 1 and one.news[0].key not in known]
-        sent = [one for one in self.log if one["route"] == route.name and one["status"] == "sent" and one["at"] <= now]
-        told = [one for one in sent if _openings(one)]
-        recent = [one for one in told if now - one["at"] < STORM]
-        last = max((one["at"] for one in recent), default=now)
-        before = [one for one in told if last - one["at"] < STORM]
+        single = [
+            alert for alert in alerts if not alert.attempts and len(alert.news) == 1 and alert.news[0].key not in known
+        ]
+        sent = [
+            line for line in self.log if line["route"] == route.name and line["status"] == "sent" and line["at"] <= now
+        ]
+        openings = [line for line in sent if _openings(line)]
+        recent = [line for line in openings if now - line["at"] < STORM]
+        last = max((line["at"] for line in recent), default=now)
+        before = [line for line in openings if last - line["at"] < STORM]
         if recent and sum(map(_openings, before)) >= route.storm_from:
-            worst = min(LEVELS.index(one["severity"]) for one in before)
-            later = [one for one in single if one.news[0].rank >= worst and not one.is_resolve]
-            found, single = ([one for one in some if one not in later] for some in (found, single))
-            for one in later:
-                one.is_held, one.answer = True, HELD
+            worst = min(LEVELS.index(line["severity"]) for line in before)
+            later = [alert for alert in single if alert.news[0].rank >= worst and not alert.is_resolve]
+            alerts, single = ([alert for alert in some if alert not in later] for some in (alerts, single))
+            for alert in later:
+                alert.is_held, alert.answer = True, HELD
         number = len(single) + sum(map(_openings, recent))
-        is_storm = number >= route.storm_from or any(one.was_quiet or one.is_held for one in single)
+        is_storm = number >= route.storm_from or any(alert.was_quiet or alert.is_held for alert in single)
         if len(single) < 2 or not is_storm:
-            return found
-        news = sorted((one.news[0] for one in single), key=lambda one: (one.is_over, one.rank))
-        storm = Alert(_new_id(), route.name, news, min(one.made_at for one in single), now)
-        place = self.pending.index(single[0])
-        self.pending = [one for one in self.pending if one not in single]
-        self.pending.insert(min(place, len(self.pending)), storm)
-        return [storm, *(one for one in found if one not in single)]
+            return alerts
+        news = sorted((alert.news[0] for alert in single), key=lambda change: (change.is_over, change.rank))
+        storm = Alert(_new_id(), route.name, news, min(alert.made_at for alert in single), now)
+        index = self.pending.index(single[0])
+        self.pending = [alert for alert in self.pending if alert not in single]
+        self.pending.insert(min(index, len(self.pending)), storm)
+        return [storm, *(alert for alert in alerts if alert not in single)]
 
     def _is_paired(self, alert: Alert, now: datetime) -> bool:
         """Give an alert the key by which PagerDuty knows what it is about; False: its end would end others, too."""
         if alert.attempts or len(alert.news) > 1:
             return True
-        one, by_key = alert.news[0], self.sent.get(alert.route, {})
-        last = by_key.get(one.key)
-        if last is not None and last.dedup_key and (one.is_over or not last.is_over):
-            one = replace(one, dedup_key=last.dedup_key)
-            alert.news = [one]
-        if not one.is_over:
+        change, by_key = alert.news[0], self.sent.get(alert.route, {})
+        last = by_key.get(change.key)
+        if last is not None and last.dedup_key and (change.is_over or not last.is_over):
+            change = replace(change, dedup_key=last.dedup_key)
+            alert.news = [change]
+        if not change.is_over:
             return True
         if last is not None:
             last.is_over = True
-        if all(other.is_over or other.dedup_key != one.dedup_key for other in by_key.values()):
+        if all(other.is_over or other.dedup_key != change.dedup_key for other in by_key.values()):
             return True
         self.pending.remove(alert)
         self.note(alert, "suppressed", "PagerDuty knows it as one with others, which go on", now)
@@ -357,13 +379,13 @@ class Outbox:
     def _known_to_pagerduty(self, route: Route) -> set[str]:
         if route.kind != "pagerduty":
             return set()
-        told = {key for key, one in self.sent.get(route.name, {}).items() if not one.is_over}
-        return told | {one.key for alert in self.pending for one in alert.news if one.is_over}
+        open_keys = {key for key, last in self.sent.get(route.name, {}).items() if not last.is_over}
+        return open_keys | {change.key for alert in self.pending for change in alert.news if change.is_over}
 
     def is_muted(self, alert: Alert) -> bool:
         """Tell whether an alert that was not tried yet waits because its incident is muted."""
-        one = alert.news[0]
-        return not alert.attempts and len(alert.news) == 1 and not one.is_over and one.key in self.muted
+        change = alert.news[0]
+        return not alert.attempts and len(alert.news) == 1 and not change.is_over and change.key in self.muted
 
     def tried(self, alert: Alert, route: Route) -> None:
         """Note an attempt, before it is made: the receiver may get it even if it does not answer."""
@@ -379,17 +401,19 @@ class Outbox:
             return
         by_key, triggered = self.sent.get(route.name, {}), self.triggered.get(route.name, [])
         waiting = [alert for alert in self.pending if alert.route == route.name]
-        about = {one.key for alert in waiting for one in alert.news}
+        about = {change.key for alert in waiting for change in alert.news}
         known: Mapping[str, Any] = {**self.known.get("incidents", {}), **self.known.get("findings", {})}
-        for key, one in by_key.items():
-            if one.is_over or key in about:
+        for key, last in by_key.items():
+            if last.is_over or key in about:
                 continue
             if key not in known:
-                one.is_over = True
-            elif one.dedup_key and one.dedup_key not in triggered:
-                news = replace(News(**known[key]["news"]), key=key, dedup_key=one.dedup_key)
+                last.is_over = True
+            elif last.dedup_key and last.dedup_key not in triggered:
+                news = replace(News(**known[key]["news"]), key=key, dedup_key=last.dedup_key)
                 self.pending.append(Alert(_new_id(), route.name, [news], now, now))
-        open_ = {one.dedup_key for one in by_key.values() if not one.is_over} | {one.dedup_key for one in waiting}
+        open_ = {last.dedup_key for last in by_key.values() if not last.is_over} | {
+            alert.dedup_key for alert in waiting
+        }
         for key in triggered:
             if key not in open_:
                 over = News("resolved", key, LEVELS[-1], "What was told before is over", "", key, iso(now))
@@ -397,21 +421,25 @@ class Outbox:
 
     def is_known(self, name: str) -> bool:
         """Tell whether anything about a route goes on: it waits, it was told, or PagerDuty has it open."""
-        return bool(self.sent.get(name) or self.triggered.get(name) or any(one.route == name for one in self.pending))
+        return bool(
+            self.sent.get(name) or self.triggered.get(name) or any(alert.route == name for alert in self.pending)
+        )
 
     def take_over(self, gone: str, name: str) -> None:
         """Let a route go on with what another one with its receiver had, which is gone; what it knows itself stands."""
         by_key = self.sent.setdefault(name, {})
         goes_on = {*self.known.get("incidents", ()), *self.known.get("findings", ())}
-        heard = {*by_key, *(one.key for alert in self.pending if alert.route == name for one in alert.news)}
+        heard = {*by_key, *(change.key for alert in self.pending if alert.route == name for change in alert.news)}
         self.pending = [
-            one for one in self.pending if one.route != gone or not all(each.key in heard for each in one.news)
+            alert
+            for alert in self.pending
+            if alert.route != gone or not all(change.key in heard for change in alert.news)
         ]
         for alert in self.pending:
             alert.route = name if alert.route == gone else alert.route
-        for key, one in self.sent.pop(gone, {}).items():
-            if key not in by_key or (by_key[key].is_over and not one.is_over and key in goes_on):
-                by_key[key] = one
+        for key, last in self.sent.pop(gone, {}).items():
+            if key not in by_key or (by_key[key].is_over and not last.is_over and key in goes_on):
+                by_key[key] = last
         if keys := self.triggered.pop(gone, []):
             self.triggered[name] = [*dict.fromkeys((*self.triggered.get(name, ()), *keys))]
         self.receivers.pop(gone, None)
@@ -425,11 +453,11 @@ class Outbox:
 
     def give_up(self, name: str, now: datetime) -> None:
         """Let nothing of a route go on, so that `balance` ends what PagerDuty has open of it."""
-        for alert in [one for one in self.pending if one.route == name and not one.is_resolve]:
+        for alert in [alert for alert in self.pending if alert.route == name and not alert.is_resolve]:
             self.pending.remove(alert)
             self.note(alert, "failed", "the settings have no such route any more", now)
-        for one in self.sent.get(name, {}).values():
-            one.is_over = True
+        for last in self.sent.get(name, {}).values():
+            last.is_over = True
 
     def settled(self, alert: Alert, now: datetime, answer: str) -> None:
         """Note that a receiver took an alert."""
@@ -437,8 +465,8 @@ class Outbox:
         by_key = self.sent.setdefault(alert.route, {})
         if alert.is_resolve:
             self.triggered[alert.route] = [key for key in self.triggered.get(alert.route, []) if key != alert.dedup_key]
-        for one in alert.news:
-            by_key[one.key] = Sent(now, one.rank, one.is_over, alert.dedup_key)
+        for change in alert.news:
+            by_key[change.key] = Sent(now, change.rank, change.is_over, alert.dedup_key)
         self.note(alert, "sent", answer, now)
 
     def note(self, alert: Alert, status: str, answer: str, now: datetime) -> None:
@@ -449,51 +477,51 @@ class Outbox:
                 "status": status,
                 "route": alert.route,
                 "id": alert.id,
-                "kind": kind_of([one.kind for one in alert.news]),
+                "kind": kind_of([change.kind for change in alert.news]),
                 "severity": alert.severity,
                 "title": alert.title,
                 "answer": answer,
-                "opening_count": sum(not one.is_over for one in alert.news),
+                "opening_count": sum(not change.is_over for change in alert.news),
             }
         )
 
 
-def sole_sender(place: Store) -> contextlib.AbstractContextManager[bool]:
+def sole_sender(store: Store) -> contextlib.AbstractContextManager[bool]:
     """Tell whether this process is the only sender, for as long as the context lasts.
 
     Raises EnvironmentLacking: the store cannot be written.
     """
-    return place.lock(LOCK, "alerts")
+    return store.lock(LOCK, "alerts")
 
 
-def ask(place: Store) -> None:
+def ask(store: Store) -> None:
     """Ask whoever sends now to look again when done, as it may have looked before this process had news.
 
     Raises EnvironmentLacking: the store cannot be written.
     """
-    place.write(ASKED, b"", durable=False)
+    store.write(ASKED, b"", durable=False)
 
 
-def is_asked(place: Store) -> bool:
+def is_asked(store: Store) -> bool:
     """Tell whether somebody asked to look again."""
-    return place.has(ASKED)
+    return store.has(ASKED)
 
 
-def heed(place: Store) -> None:
+def heed(store: Store) -> None:
     """Take over what was asked, before looking."""
-    place.remove(ASKED)
+    store.remove(ASKED)
 
 
-def wants(route: Route, one: News, teams: Sequence[str] = ()) -> bool:
+def wants(route: Route, change: News, teams: Sequence[str] = ()) -> bool:
     """Tell whether a route gets news of this kind, which is of these teams."""
-    whose = one.group or one.owner  # news that an earlier version kept has no owner
+    whose = change.group or change.owner  # news that an earlier version kept has no owner
     return (
-        one.rank <= LEVELS.index(route.severity)
+        change.rank <= LEVELS.index(route.severity)
         and is_of(route.team, teams)
         and (route.group == "*" or (whose is not None and globs.matches(route.group, whose)))
-        and (route.topic == "*" or any(globs.matches(route.topic, topic) for topic in one.topics))
-        and (not route.verdicts or one.verdict in route.verdicts)
-        and (not route.news or one.kind in route.news)
+        and (route.topic == "*" or any(globs.matches(route.topic, topic) for topic in change.topics))
+        and (not route.verdicts or change.verdict in route.verdicts)
+        and (not route.news or change.kind in route.news)
     )
 
 
@@ -516,7 +544,7 @@ def _openings(logged: Mapping[str, Any]) -> int:
 
 
 def _is_about(alert: Alert, key: str) -> bool:
-    return any(one.key == key for one in alert.news)
+    return any(change.key == key for change in alert.news)
 
 
 def _new_id() -> str:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pipelines import moments
-from pipelines.alerts import delivery, departed, messages
+from pipelines.alerts import delivery, gone_routes, messages
 from pipelines.alerts.delivery import Outcome
 from pipelines.alerts.news import Snapshot, changes, snapshot
 from pipelines.alerts.outbox import LONGEST_RETRY, Alert, Outbox, ask, heed, is_asked, sole_sender
@@ -65,16 +65,18 @@ def send(
                 break
             heed(kept)
             box = Outbox.read(kept)
-            gone = departed.settle(box, settings.alerts, now())
+            gone = gone_routes.settle(box, settings.alerts, now())
             unread = _look(box, warehouse, now(), look) if settings.alerts.route else []
             _drop_routes_that_are_gone(box, settings, now())
             for route in gone:
                 box.give_up(route.name, now())
             routes = (*settings.alerts.route, *gone)
             sent, problems = _send_due(box, settings, routes, now, post, lambda: 0.0 if stopping() else end - clock())
-            told = dict.fromkeys((*done.problems, *unread, *problems))
-            left = tuple(f"{one.in_words} {one.remedy}" for one in departed.left_open(box, settings.alerts, now()))
-            done = Done(done.sent + sent, len(box.pending), True, tuple(told), left)
+            all_problems = dict.fromkeys((*done.problems, *unread, *problems))
+            left = tuple(
+                f"{route.in_words} {route.remedy}" for route in gone_routes.left_open(box, settings.alerts, now())
+            )
+            done = Done(done.sent + sent, len(box.pending), True, tuple(all_problems), left)
     return done
 
 
@@ -119,7 +121,7 @@ def _send_due(
     """
     sent, problems = 0, []
     failing = {alert.route for alert in box.pending if alert.attempts}
-    for route in sorted(routes, key=lambda one: one.name in failing):
+    for route in sorted(routes, key=lambda route: route.name in failing):
         waited = [(alert.id, alert.was_quiet, alert.is_held) for alert in box.pending]
         box.balance(route, now())
         due = box.due(route, now())

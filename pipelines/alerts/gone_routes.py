@@ -50,11 +50,11 @@ class Left:
     def in_words(self) -> str:
         """What is open."""
         number = len(self.alerts)
-        named = "; ".join(elided(one.title, WIDEST) for one in self.alerts[:MOST_NAMED])
+        titles = "; ".join(elided(alert.title, WIDEST) for alert in self.alerts[:MOST_NAMED])
         more = f"; and {number - MOST_NAMED:,} more" if number > MOST_NAMED else ""
         return (
             f"Route {self.route} is no longer in the settings, and {counted(number, 'alert')} of it "
-            f"{'is' if number == 1 else 'are'} open at PagerDuty: {visible(named)}{more}."
+            f"{'is' if number == 1 else 'are'} open at PagerDuty: {visible(titles)}{more}."
         )
 
     @property
@@ -81,15 +81,15 @@ def settle(box: Outbox, alerts: Alerts, now: datetime) -> list[Route]:
 
     Return routes that stand for those that are gone, to end at PagerDuty what is open there.
     """
-    before = {name: replace(one) for name, one in box.receivers.items()}
+    before = {name: replace(target) for name, target in box.receivers.items()}
     here: dict[str, str] = {}
     new: dict[str, str] = {}
     for route in alerts.route:
-        if (one := receiver(route)) is not None:
-            here.setdefault(one.digest, route.name)
+        if (target := receiver(route)) is not None:
+            here.setdefault(target.digest, route.name)
             if route.name not in before:
-                new.setdefault(one.digest, route.name)
-            box.receivers[route.name] = one
+                new.setdefault(target.digest, route.name)
+            box.receivers[route.name] = target
         elif route.name in box.receivers:
             box.receivers[route.name].gone_at = None
     names = {route.name for route in alerts.route}
@@ -106,30 +106,30 @@ def settle(box: Outbox, alerts: Alerts, now: datetime) -> list[Route]:
     if box.receivers != before:
         box.save(now)
     ending = {name: box.receivers[name] for name in _gone(box, names) if box.triggered.get(name)}
-    stood = [_standing_for(name, one) for name, one in ending.items() if _ends_at(one, alerts, now) <= now]
+    stood = [_standing_for(name, target) for name, target in ending.items() if _ends_at(target, alerts, now) <= now]
     return [route for route in stood if route is not None]
 
 
 def left_open(box: Outbox, alerts: Alerts, now: datetime) -> list[Left]:
     """Return what is open at PagerDuty of routes that are gone."""
     known: Mapping[str, Any] = {**box.known.get("incidents", {}), **box.known.get("findings", {})}
-    here = {one.digest: route.name for route in alerts.route if (one := receiver(route)) is not None}
-    found = []
+    here = {target.digest: route.name for route in alerts.route if (target := receiver(route)) is not None}
+    open_routes = []
     for name in _gone(box, {route.name for route in alerts.route}):
-        told = box.sent.get(name, {})
-        its = box.receivers.get(name, Receiver(""))
+        sent = box.sent.get(name, {})
+        gone = box.receivers.get(name, Receiver(""))
         opened = []
         for dedup_key in box.triggered.get(name, ()):
-            about = {key: one for key, one in told.items() if one.dedup_key == dedup_key}
+            about = {key: last for key, last in sent.items() if last.dedup_key == dedup_key}
             titles = [known[key]["news"]["title"] for key in about if key in known]
-            worst = LEVELS[min((one.rank for one in about.values()), default=-1)]
-            at = max((one.at for one in about.values()), default=now)
+            worst = LEVELS[min((last.rank for last in about.values()), default=-1)]
+            at = max((last.at for last in about.values()), default=now)
             opened.append(Open(dedup_key, ", ".join(titles) or dedup_key, worst, at))
         if opened:
-            heir = here.get(its.digest)
-            until = _ends_at(its, alerts, now) if heir or _standing_for(name, its) else None
-            found.append(Left(name, tuple(opened), until, heir))
-    return found
+            heir = here.get(gone.digest)
+            until = _ends_at(gone, alerts, now) if heir or _standing_for(name, gone) else None
+            open_routes.append(Left(name, tuple(opened), until, heir))
+    return open_routes
 
 
 def _gone(box: Outbox, names: set[str]) -> Sequence[str]:
@@ -148,5 +148,5 @@ def _standing_for(name: str, gone: Receiver) -> Route | None:
     if gone.routing_key_env is None or gone.has_url:
         return None
     route = Route(name=name, kind="pagerduty", routing_key_env=gone.routing_key_env, url_env=gone.url_env)
-    its = receiver(route)
-    return route if its is not None and its.digest == gone.digest else None
+    target = receiver(route)
+    return route if target is not None and target.digest == gone.digest else None
