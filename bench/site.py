@@ -59,7 +59,7 @@ def measured(settings: Settings, scratch: Path, incidents: int, applications: in
     for name in ("first build", "next build, nothing new"):
         began = time.perf_counter()
         warehouse = Warehouse(settings)
-        front = report.build(warehouse, told=reading.gather(warehouse, now=NOW))
+        front = report.build(warehouse, content=reading.gather(warehouse, now=NOW))
         found[name] = (time.perf_counter() - began, "s")
     found["pages"] = (float(sum(1 for _ in front.parent.rglob("*.html"))), "pages")
     if screenshots.browser() is None:

@@ -198,7 +198,7 @@ def demo(console: Console) -> None:
     _close_the_captures(settings, ends)
     tables = Warehouse(settings)
     told = reading.gather(tables, replays=eligibility.Replays(tables).of_incident)
-    page = report.build(tables, told=replace(told, news=None))  # what ended is what the demo has just closed
+    page = report.build(tables, content=replace(told, news=None))  # what ended is what the demo has just closed
     console.print()
     console.print(_table_of_feeds(first))
     _show_unchanged(second, before, after, console)

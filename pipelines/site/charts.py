@@ -27,8 +27,8 @@ TICKS = 4
 def hours(timeline: Timeline) -> Markup:
     """Return the chart of dead letters by hour, stacked by owner, with a line for each marker."""
     markers = [
-        (WIDTH * ((one.at - timeline.begin) / (timeline.end - timeline.begin)), one.kind, one.words)
-        for one in timeline.markers
+        (WIDTH * ((marker.at - timeline.begin) / (timeline.end - timeline.begin)), marker.kind, marker.words)
+        for marker in timeline.markers
     ]
     return _stacked(timeline.series, timeline.begin, "Dead letters by hour and owner", "chart", markers)
 
@@ -53,28 +53,28 @@ def _stacked(
     each: timedelta = HOUR,
 ) -> Markup:
     columns = len(series[0].counts) if series else 1
-    totals = [sum(one.counts[place] for one in series) for place in range(columns)] if series else [0]
+    totals = [sum(layer.counts[index] for layer in series) for index in range(columns)] if series else [0]
     peak = max(max(totals), 1)
     step = WIDTH / columns
     base = [0] * columns
     drawn = []
-    for number, one in enumerate(series):
+    for number, layer in enumerate(series):
         path = []
-        for place, count in enumerate(one.counts):
+        for index, count in enumerate(layer.counts):
             if count:
-                top = HEIGHT * (1 - (base[place] + count) / peak)
+                top = HEIGHT * (1 - (base[index] + count) / peak)
                 tall = max(HEIGHT * count / peak, 0.7)
-                path.append(f"M{place * step:.1f} {top:.2f}h{step * 0.86:.1f}v{tall:.2f}h-{step * 0.86:.1f}z")
-                base[place] += count
+                path.append(f"M{index * step:.1f} {top:.2f}h{step * 0.86:.1f}v{tall:.2f}h-{step * 0.86:.1f}z")
+                base[index] += count
         drawn.append(Markup('<path class="s{}" d="{}"/>').format(number, Markup("".join(path))))
     lines = [Markup('<path class="mark {}" d="M{:.1f} 0V100"/>').format(kind, at) for at, kind, _ in markers]
     titles = [
         Markup('<rect class="over" x="{:.1f}" y="0" width="{:.2f}" height="100"><title>{}</title></rect>').format(
-            place * step,
+            index * step,
             step,
-            _told(begin + place * each, each, total, [(one.name, one.counts[place]) for one in series]),
+            _bar_title(begin + index * each, each, total, [(layer.name, layer.counts[index]) for layer in series]),
         )
-        for place, total in enumerate(totals)
+        for index, total in enumerate(totals)
         if total
     ]
     return Markup(
@@ -89,10 +89,10 @@ def _stacked(
     )
 
 
-def _told(at: datetime, each: timedelta, total: int, parts: Sequence[tuple[str | None, int]]) -> str:
-    of = ", ".join(f"{named(name)} {count:,}" for name, count in parts if count)
+def _bar_title(at: datetime, each: timedelta, total: int, parts: Sequence[tuple[str | None, int]]) -> str:
+    shares = ", ".join(f"{named(name)} {count:,}" for name, count in parts if count)
     when = f"{at:%Y-%m-%d}" if each == DAY else f"{at:%Y-%m-%d %H:%M} UTC"
-    return f"{when}: {counted(total, 'dead letter')}" + (f" ({of})" if len(parts) > 1 else "")
+    return f"{when}: {counted(total, 'dead letter')}" + (f" ({shares})" if len(parts) > 1 else "")
 
 
 def bars(case: Case) -> Markup:
@@ -105,8 +105,8 @@ def bars(case: Case) -> Markup:
     step = WIDTH / len(counts)
     begin = case.timeline[0][0]
     path = "".join(
-        f"M{place * step:.1f} {HEIGHT * (1 - count / peak):.2f}h{step * 0.86:.1f}V100H{place * step:.1f}z"
-        for place, count in enumerate(counts)
+        f"M{index * step:.1f} {HEIGHT * (1 - count / peak):.2f}h{step * 0.86:.1f}V100H{index * step:.1f}z"
+        for index, count in enumerate(counts)
         if count
     )
     line = f"M0 {HEIGHT * (1 - usual / peak):.2f}H1000"
@@ -121,13 +121,13 @@ def bars(case: Case) -> Markup:
     )
     lasted = len(counts) * width
     label = "{:%H:%M}" if lasted <= DAY else "{:%a %d %H:%M}"
-    days = [label.format(begin + place * lasted / TICKS) for place in range(TICKS)]
+    days = [label.format(begin + tick * lasted / TICKS) for tick in range(TICKS)]
     return Markup('<div class="plot"><span class="peak">at most {} in {}</span>{}</div>{}').format(
         f"{max(counts):,}",
         lasting_of(width),
         drawn,
         Markup('<ol class="days" aria-hidden="true">{}</ol>').format(
-            Markup("").join(Markup("<li>{}</li>").format(one) for one in days)
+            Markup("").join(Markup("<li>{}</li>").format(day) for day in days)
         ),
     )
 
@@ -149,8 +149,8 @@ def sparkline(case: Case) -> Markup:
         return Markup('<span class="spark"></span>')
     peak, step = max(counts), 100 / len(counts)
     path = "".join(
-        f"M{place * step:.1f} {24 - max(24 * count / peak, 1.5):.1f}h{step * 0.8:.1f}V24H{place * step:.1f}z"
-        for place, count in enumerate(counts)
+        f"M{index * step:.1f} {24 - max(24 * count / peak, 1.5):.1f}h{step * 0.8:.1f}V24H{index * step:.1f}z"
+        for index, count in enumerate(counts)
         if count
     )
     return Markup(
@@ -169,7 +169,7 @@ def buckets(case: Case, most: int) -> tuple[list[int], timedelta]:
     first, last = case.timeline[0][0], case.timeline[-1][0]
     lasted = last - first + case.each
     days = -(-lasted // (most * DAY)) * DAY
-    width = next((one for one in WIDTHS if one >= case.each and lasted <= most * one), days)
+    width = next((span for span in WIDTHS if span >= case.each and lasted <= most * span), days)
     counts = [0] * -(-lasted // width)
     for at, count in case.timeline:
         counts[(at - first) // width] += count
@@ -178,9 +178,9 @@ def buckets(case: Case, most: int) -> tuple[list[int], timedelta]:
 
 def lasting_of(span: timedelta) -> str:
     """Return a span of time in its greatest unit, such as "5 minutes" and "an hour"."""
-    for unit, length, one in (("day", DAY, "a day"), ("hour", HOUR, "an hour"), ("minute", MINUTE, "a minute")):
+    for unit, length, words in (("day", DAY, "a day"), ("hour", HOUR, "an hour"), ("minute", MINUTE, "a minute")):
         if span % length == timedelta(0):
-            return one if span == length else counted(span // length, unit)
+            return words if span == length else counted(span // length, unit)
     raise AssertionError(span)
 
 

@@ -104,7 +104,7 @@ class Timeline:
     @property
     def totals(self) -> tuple[int, ...]:
         """The dead letters of each hour."""
-        return tuple(map(sum, zip(*(one.counts for one in self.series), strict=True))) if self.series else ()
+        return tuple(map(sum, zip(*(layer.counts for layer in self.series), strict=True))) if self.series else ()
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class Case:
     page: str | None
 
     @property
-    def state_told(self) -> str:
+    def state_in_words(self) -> str:
         """Its state, and that it is muted."""
         return self.state if self.muted_until is None else f"{self.state} (muted)"
 
@@ -313,12 +313,12 @@ class Application:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why it needs a look, in words; nothing if it needs none."""
-        found = (
+        reasons = (
             (self.health not in SETTLED, "its health"),
             (bool(self.defects), "its defects"),
             (bool(self.before_incidents), "changed near an open incident"),
         )
-        return tuple(words for holds, words in found if holds)
+        return tuple(words for holds, words in reasons if holds)
 
     @property
     def needs_a_look(self) -> bool:
@@ -437,19 +437,19 @@ class Content:
     @property
     def open(self) -> tuple[Case, ...]:
         """The incidents that are open, the most urgent first; muted ones, which count as open nowhere, come last."""
-        return tuple(one for one in self.incidents if one.is_open)
+        return tuple(case for case in self.incidents if case.is_open)
 
     @property
     def topologies_to_look_at(self) -> tuple[Application, ...]:
         """The applications whose topology needs a look, the worst first."""
-        return tuple(one for one in self.applications if one.needs_a_look)
+        return tuple(application for application in self.applications if application.needs_a_look)
 
     def as_json(self, team: str | None = None) -> dict[str, Any]:
         """Return it as plain values; of a team, what its front tells."""
         if team is not None:
             return {"team": team, **{name: plain(getattr(self.fronts[team], name)) for name in _OF_TEAM}}
-        told: dict[str, Any] = plain(self)
-        return told
+        content: dict[str, Any] = plain(self)
+        return content
 
 
 @dataclass(frozen=True)
@@ -490,8 +490,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, Blast):
         return value.as_json()
     if is_dataclass(value):
-        names = [one.name for one in fields(value) if one.name not in _UNSHOWN]
+        names = [attribute.name for attribute in fields(value) if attribute.name not in _UNSHOWN]
         return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    return [plain(one) for one in value]
+        return {str(key): plain(part) for key, part in value.items()}
+    return [plain(part) for part in value]

@@ -61,7 +61,7 @@ def quarantined(warehouse: Warehouse, pipeline: Pipeline) -> Quarantined:
     """Return what is in quarantine; files are read for the numbers of a few lines only."""
     stages = {stage.table: stage for stage in CATALOG}
     left = MOST_READ
-    found = []
+    refusals = []
     for table in pipeline.tables:
         kept = table.quarantine
         stage = stages.get(table.name)
@@ -74,11 +74,11 @@ def quarantined(warehouse: Warehouse, pipeline: Pipeline) -> Quarantined:
         examples, size = _examples(warehouse, stage, groups, left)
         left -= size
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        found.append(
+        refusals.append(
             Refused(table.name, kept.rows, kept.violations, tuple(ranked[:MOST_SOURCES]), len(ranked), examples)
         )
-    found.sort(key=lambda one: (-one.rows, one.table))
-    return Quarantined(sum(one.rows for one in found), tuple(found))
+    refusals.sort(key=lambda refusal: (-refusal.rows, refusal.table))
+    return Quarantined(sum(refusal.rows for refusal in refusals), tuple(refusals))
 
 
 def _groups(warehouse: Warehouse, stage: Stage) -> list[dict[str, Any]]:
@@ -105,22 +105,22 @@ def _examples(
             known.add(codes)
             chosen.append(row)
     chosen = chosen[:MOST_EXAMPLES]
-    land = next((one for one in stages_of_type(Land) if one.table == stage.inputs[0]), None)
+    land = next((candidate for candidate in stages_of_type(Land) if candidate.table == stage.inputs[0]), None)
     root = os.path.realpath(warehouse.settings.landing_of(land.directory)) if land else None
     size = 0
     examples = []
     for row in chosen:
-        place = _name(row["_source"])
+        coordinate = _name(row["_source"])
         if row["_source"].startswith(KAFKA):
-            place += f"@{row['first_position']}" if row["first_position"] is not None else ""
+            coordinate += f"@{row['first_position']}" if row["first_position"] is not None else ""
         elif root is not None and land is not None and not land.reader:
             wanted = [frozenset({row["bronze_id"][:DIGITS]})]
             (lines,), taken = first_lines(landing.content(root, row["_source"]), wanted, most_bytes - size)
             size += taken
-            place += f":{lines[0][0]}" if lines else ""
+            coordinate += f":{lines[0][0]}" if lines else ""
         elif row["first_position"] is not None:
-            place += f":{row['first_position']}"
-        examples.append(Example(place, tuple(row["violations"])))
+            coordinate += f":{row['first_position']}"
+        examples.append(Example(coordinate, tuple(row["violations"])))
     return tuple(examples), size
 
 

@@ -58,7 +58,7 @@ def sentence(finding: Row) -> str:
         topic=visible(finding["topic"] or (subject if is_told else "an unknown topic")),
         of=visible(f"to {subject}" if is_told else f"from {finding['topic'] or 'an unknown topic'}"),
         name=visible(finding.get("name") or "an unknown one"),
-        **{verb: one if amount == 1 else many for verb, (one, many) in _VERBS.items()},
+        **{verb: singular if amount == 1 else plural for verb, (singular, plural) in _VERBS.items()},
     )
 
 
@@ -66,5 +66,5 @@ def explained(finding: Row) -> str | None:
     """Return what explains a finding beyond its sentence; None if the sentence says all."""
     if finding["kind"] not in _EXPLAINED:
         return None
-    told = visible(finding["evidence"])
-    return f"{told[:1].upper()}{told[1:]}{'' if told.endswith('.') else '.'}"
+    evidence = visible(finding["evidence"])
+    return f"{evidence[:1].upper()}{evidence[1:]}{'' if evidence.endswith('.') else '.'}"

@@ -36,19 +36,23 @@ def _of_team(
     light: Callable[[Sequence[Incident], Sequence[Case], Sequence[Row]], Light],
     replayable: Callable[[Sequence[Case]], tuple[Replayable, ...]],
 ) -> Content:
-    own = {one.row["incident_id"] for one in known if is_of(name, one.teams)}
-    opened = [one for one in known if one.state.is_open and one.row["incident_id"] in own]
-    cases = tuple(one for one in content.incidents if one.incident_id in own)
+    own = {incident.row["incident_id"] for incident in known if is_of(name, incident.teams)}
+    opened = [incident for incident in known if incident.state.is_open and incident.row["incident_id"] in own]
+    cases = tuple(case for case in content.incidents if case.incident_id in own)
     findings = of_team(warehouse, name, map(dict, content.findings), content.made_at, opened)
     return replace(
         content,
         light=light(opened, cases, findings),
         incidents=cases,
         findings=tuple(findings),
-        applications=tuple(_within(one, own) for one in content.applications if is_of(name, teams.of([], [one.name]))),
+        applications=tuple(
+            _within(application, own)
+            for application in content.applications
+            if is_of(name, teams.of([], [application.name]))
+        ),
         replay=replayable(cases),
-        groups=tuple(one for one in content.groups if is_of(name, teams.of([], [one.name]))),
-        topics=tuple(one for one in content.topics if is_of(name, teams.of([one.name]))),
+        groups=tuple(group for group in content.groups if is_of(name, teams.of([], [group.name]))),
+        topics=tuple(topic for topic in content.topics if is_of(name, teams.of([topic.name]))),
         news=_news(content.news, own),
         replays=(),
     )
@@ -56,10 +60,12 @@ def _of_team(
 
 def _within(application: Application, own: set[str]) -> Application:
     """Return an application that changed before a team's own incidents only."""
-    return replace(application, before_incidents=tuple(one for one in application.before_incidents if one[0] in own))
+    return replace(
+        application, before_incidents=tuple(incident for incident in application.before_incidents if incident[0] in own)
+    )
 
 
 def _news(news: News | None, own: set[str]) -> News | None:
     """Return what changed of a team's incidents; what changed of findings names no team any more."""
-    changes = tuple(one for one in news.changes if one.incident_id in own) if news else ()
+    changes = tuple(change for change in news.changes if change.incident_id in own) if news else ()
     return News(news.since, changes) if news and changes else None

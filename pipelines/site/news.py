@@ -30,71 +30,74 @@ def of_report(
     None: there is no report to compare with, or nothing changed since the first one. While incidents or findings are in
     tables that are ``unreadable`` nothing is compared.
     """
-    told = _told(directory)
-    if told is None:
+    last_report = _last_report(directory)
+    if last_report is None:
         return None
-    changes = () if TABLES & {*unreadable} else tuple(_changes(told["known"], cases, findings))
+    changes = () if TABLES & {*unreadable} else tuple(_changes(last_report["known"], cases, findings))
     if changes:
-        return News(datetime.fromisoformat(told["at"]), changes)
-    earlier = told["news"]
+        return News(datetime.fromisoformat(last_report["at"]), changes)
+    earlier = last_report["news"]
     return earlier and News(
-        datetime.fromisoformat(earlier["since"]), tuple(Change(**one) for one in earlier["changes"])
+        datetime.fromisoformat(earlier["since"]), tuple(Change(**fields) for fields in earlier["changes"])
     )
 
 
-def keep(directory: Path, told: Content) -> None:
+def keep(directory: Path, content: Content) -> None:
     """Note in the directory what its report tells, for the next one; not while incidents or findings are unreadable."""
-    if TABLES & {*told.unreadable}:
+    if TABLES & {*content.unreadable}:
         return
-    news = told.news
+    news = content.news
     kept = news and {
         "since": news.since.isoformat(),
-        "changes": [{"words": one.words, "is_bad": one.is_bad, "incident_id": one.incident_id} for one in news.changes],
+        "changes": [
+            {"words": change.words, "is_bad": change.is_bad, "incident_id": change.incident_id}
+            for change in news.changes
+        ],
     }
-    known = _known(told.incidents, told.findings)
-    noted = {"version": VERSION, "at": told.made_at.isoformat(), "known": known, "news": kept}
+    known = _known(content.incidents, content.findings)
+    noted = {"version": VERSION, "at": content.made_at.isoformat(), "known": known, "news": kept}
     replace_text(directory / FILE, json.dumps(noted), durable=False)
 
 
-def _told(directory: Path) -> dict[str, Any] | None:
+def _last_report(directory: Path) -> dict[str, Any] | None:
     try:
-        told = json.loads((directory / FILE).read_text(encoding="utf-8"))
+        report = json.loads((directory / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return told if isinstance(told, dict) and told.get("version") == VERSION else None
+    return report if isinstance(report, dict) and report.get("version") == VERSION else None
 
 
 def _known(cases: Iterable[Case], findings: Iterable[Row]) -> dict[str, Any]:
     """Return what decides whether something is new."""
     return {
-        "incidents": {one.incident_id: [one.is_open, one.severity, one.verdict] for one in cases},
-        "findings": {key_of(one): one["severity"] for one in findings},
+        "incidents": {case.incident_id: [case.is_open, case.severity, case.verdict] for case in cases},
+        "findings": {key_of(finding): finding["severity"] for finding in findings},
     }
 
 
 def _changes(before: Mapping[str, Any], cases: Iterable[Case], findings: Sequence[Row]) -> Iterable[Change]:
     """Yield what changed, in the order of the incidents, then of the findings."""
     incidents: Mapping[str, Sequence[Any]] = before["incidents"]
-    for one in cases:
-        was_open, severity, verdict = incidents.get(one.incident_id) or (None, None, None)
+    for case in cases:
+        was_open, severity, verdict = incidents.get(case.incident_id) or (None, None, None)
         if was_open is None or severity is None:
-            if one.is_open:
-                opened = "came back" if one.state == REGRESSED else "opened"
-                yield Change(f"{opened}: {one.chip}, {one.place}", True, one.incident_id)
-        elif was_open != one.is_open:
-            turned = "is open again" if one.is_open else "ended"
-            yield Change(f"{turned}: {one.chip}, {one.place}", one.is_open, one.incident_id)
-        elif severity != one.severity and one.is_open:
-            is_worse = LEVELS.index(one.severity) < LEVELS.index(severity)
-            words = f"is {'worse' if is_worse else 'less severe'}: {one.severity}, it was {severity}; {one.place}"
-            yield Change(words, is_worse, one.incident_id)
-        elif verdict != one.verdict and one.is_open:
-            yield Change(f"looks different: {one.chip}, {one.place}", True, one.incident_id)
+            if case.is_open:
+                opened = "came back" if case.state == REGRESSED else "opened"
+                yield Change(f"{opened}: {case.chip}, {case.place}", True, case.incident_id)
+        elif was_open != case.is_open:
+            turned = "is open again" if case.is_open else "ended"
+            yield Change(f"{turned}: {case.chip}, {case.place}", case.is_open, case.incident_id)
+        elif severity != case.severity and case.is_open:
+            is_worse = LEVELS.index(case.severity) < LEVELS.index(severity)
+            words = f"is {'worse' if is_worse else 'less severe'}: {case.severity}, it was {severity}; {case.place}"
+            yield Change(words, is_worse, case.incident_id)
+        elif verdict != case.verdict and case.is_open:
+            yield Change(f"looks different: {case.chip}, {case.place}", True, case.incident_id)
     known: Mapping[str, str] = before["findings"]
     for finding in findings:
         if key_of(finding) not in known:
             yield Change(sentence(finding), finding["severity"] in URGENT)
-    for key in sorted(known.keys() - {key_of(one) for one in findings}):
+    for key in sorted(known.keys() - {key_of(finding) for finding in findings}):
         kind, topic, name = json.loads(key)
-        about, what = " ".join(one for one in (topic, name) if one), kind.replace("_", " ").lower()
+        about, what = " ".join(word for word in (topic, name) if word), kind.replace("_", " ").lower()
         yield Change(f"{visible(about)}: {what} is over" if about else f"the finding {what} is over", False)

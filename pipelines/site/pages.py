@@ -99,21 +99,32 @@ def pages(content: Content, directory: Path | None = None, siblings: Siblings = 
         yield site.page(path, "merged.html.j2", [into, into in site.cases], "../", name=gone, into=into)
     for topic in content.topics:
         path = addresses.topic(topic.name)
-        of = site.of(topic)
-        yield site.page(path, "place.html.j2", [topic, of], "../", place=topic, kind="topic", of=of, application=None)
-    applications: dict[str | None, Application] = {one.name: one for one in content.applications}
-    groups = {one.name: one for one in content.groups}
+        incidents = site.incidents_of(topic)
+        yield site.page(
+            path,
+            "place.html.j2",
+            [topic, incidents],
+            "../",
+            place=topic,
+            kind="topic",
+            incidents=incidents,
+            application=None,
+        )
+    applications: dict[str | None, Application] = {
+        application.name: application for application in content.applications
+    }
+    groups = {group.name: group for group in content.groups}
     for name in dict.fromkeys((*groups, *applications)):  # a group's page and its application's share parts
         group, application = groups.get(name), applications.get(name)
         if group is not None:
-            of = site.of(group)
-            about = [group, of, _about(application)]
-            values = {"place": group, "kind": "group", "of": of, "application": application}
+            incidents = site.incidents_of(group)
+            about = [group, incidents, _about(application)]
+            values = {"place": group, "kind": "group", "incidents": incidents, "application": application}
             yield site.page(addresses.group(name), "place.html.j2", about, "../", **values)
         if application is not None:
-            of = site.about[application.name]
-            about = [_about(application), of, group and [group.records, group.without_payload, group.history]]
-            values = {"application": application, "place": group, "of": of}
+            incidents = site.about[application.name]
+            about = [_about(application), incidents, group and [group.records, group.without_payload, group.history]]
+            values = {"application": application, "place": group, "incidents": incidents}
             yield site.page(addresses.application(application.name), "application.html.j2", about, "../", **values)
 
 
@@ -129,8 +140,8 @@ def quality_page(report: Pipeline, above: str = "") -> str:
 
 def styles() -> str:
     """Return the style sheet, with the styles of pictures of topologies."""
-    found = _STYLE.search(drawing.svg(Topology(), ""))
-    return (ASSETS / "site.css").read_text(encoding="utf-8") + (found.group(1) if found else "") + "\n"
+    style = _STYLE.search(drawing.svg(Topology(), ""))
+    return (ASSETS / "site.css").read_text(encoding="utf-8") + (style.group(1) if style else "") + "\n"
 
 
 @cache
@@ -138,7 +149,7 @@ def version() -> str:
     """Return a hash of what makes pages from content: a page of another version is made again."""
     digest = hashlib.sha256()
     for directory in (TEMPLATES, ASSETS, Path(__file__).parent, DRAWING, DRAWING.parent):
-        for file in sorted(one for one in directory.iterdir() if one.is_file()):
+        for file in sorted(path for path in directory.iterdir() if path.is_file()):
             digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()[:12]
 
@@ -150,11 +161,11 @@ class _Site:
         self.content = content
         self.parts = Parts(version(), directory)
         self.environment = _environment()
-        self.cases = {one.incident_id: one for one in content.incidents}
+        self.cases = {case.incident_id: case for case in content.incidents}
         self.fronts = {
             name: (
                 addresses.team(name),
-                None if INCIDENTS in content.unreadable else sum(one.is_loud for one in front.incidents),
+                None if INCIDENTS in content.unreadable else sum(case.is_loud for case in front.incidents),
             )
             for name, front in content.fronts.items()
         }
@@ -164,9 +175,9 @@ class _Site:
             "fronts": self.fronts,
             "teams": self.teams,
             "named": named,
-            "groups": frozenset(one.name for one in content.groups),
-            "topics": frozenset(one.name for one in content.topics),
-            "applications": frozenset(one.name for one in content.applications),
+            "groups": frozenset(group.name for group in content.groups),
+            "topics": frozenset(topic.name for topic in content.topics),
+            "applications": frozenset(application.name for application in content.applications),
             "known_incidents": frozenset(self.cases),
             "difference": self.difference,
             "picture": self.picture,
@@ -194,21 +205,21 @@ class _Site:
         links = [self.link(root)(topic) for topic in sorted({*application.reads, *application.writes})]
         return self.parts.part(path, ["picture", application.name, application.description, links], drawn)
 
-    def difference(self, application: Application, place: int, path: str) -> Markup:
-        """Return the lines of the difference between a revision, by its place, and the one before it."""
-        after, before = application.revisions[place : place + 2]
+    def difference(self, application: Application, index: int, path: str) -> Markup:
+        """Return the lines of the difference between a revision, by its index, and the one before it."""
+        after, before = application.revisions[index : index + 2]
 
-        def told() -> Markup:
+        def make() -> Markup:
             try:
-                sides = [Topology.parsed(one.description or "") for one in (before, after)]
+                sides = [Topology.parsed(revision.description or "") for revision in (before, after)]
             except NoTopology:
                 return Markup("What has landed cannot be compared.")
             return _marked(diff(*sides).as_text().splitlines())
 
         about = ["difference", before.topology_hash, after.topology_hash]
         if None in about:
-            return told()
-        return self.parts.part(path, about, told)
+            return make()
+        return self.parts.part(path, about, make)
 
     def reached(self, blast: Blast, path: str, root: str) -> Markup:
         """Return the picture of what a topic reaches, with the topic marked; it is empty if it reaches nothing."""
@@ -216,9 +227,9 @@ class _Site:
             return Markup("")
         applications: frozenset[str] = self.environment.globals["applications"]  # type: ignore[assignment]
         parts = {
-            blast.part_name(one): f"{root}{addresses.application(one.group_id)}"
-            for one in blast.counted
-            if one.group_id in applications
+            blast.part_name(group): f"{root}{addresses.application(group.group_id)}"
+            for group in blast.counted
+            if group.group_id in applications
         }
         topology = blast.topology()
         link = self.link(root)
@@ -241,13 +252,13 @@ class _Site:
 
     def _teams_of(self, kind: str, name: str = "name") -> dict[Any, list[str]]:
         """Return the teams of each thing of a kind, by its name."""
-        found: dict[Any, list[str]] = {}
+        teams: dict[Any, list[str]] = {}
         for team, front in self.content.fronts.items():
-            for one in getattr(front, kind):
-                found.setdefault(getattr(one, name), []).append(team)
-        return found
+            for subject in getattr(front, kind):
+                teams.setdefault(getattr(subject, name), []).append(team)
+        return teams
 
-    def _told(self, teams: Mapping[Any, Sequence[str]], name: str | None) -> list[str]:
+    def _team_cells(self, teams: Mapping[Any, Sequence[str]], name: str | None) -> list[str]:
         """Return the cell of a row that tells the teams of something; none without teams."""
         return [", ".join(map(visible, teams[name]))] if self.fronts else []
 
@@ -256,18 +267,18 @@ class _Site:
         """The rows of the table of all incidents, the most urgent first."""
         return [
             [
-                [one.incident_id, addresses.incident(one.incident_id)],
-                one.severity,
-                one.state_told,
-                one.chip,
-                named(one.group, one.owner),
-                visible(one.topic) if one.topic else "unknown",
-                one.records,
-                *(None if name in one.untimed else iso(getattr(one, name)) for name in ("first_at", "last_at")),
-                elided(one.error or one.disposition or "unknown", 160),
-                *self._told(self.teams, one.incident_id),
+                [case.incident_id, addresses.incident(case.incident_id)],
+                case.severity,
+                case.state_in_words,
+                case.chip,
+                named(case.group, case.owner),
+                visible(case.topic) if case.topic else "unknown",
+                case.records,
+                *(None if name in case.untimed else iso(getattr(case, name)) for name in ("first_at", "last_at")),
+                elided(case.error or case.disposition or "unknown", 160),
+                *self._team_cells(self.teams, case.incident_id),
             ]
-            for one in self.content.incidents
+            for case in self.content.incidents
         ]
 
     def incidents(self) -> Finder:
@@ -282,30 +293,35 @@ class _Site:
     @cached_property
     def place_rows(self) -> list[list[list[Any]]]:
         """The rows of the tables of owners, topics and applications."""
-        opened = {one.incident_id for one in self.content.incidents if one.is_loud}
+        opened = {case.incident_id for case in self.content.incidents if case.is_loud}
         of_groups, of_topics, of_applications = map(self._teams_of, ("groups", "topics", "applications"))
 
-        def row(one: Place, path: str, name: str, teams: Mapping[Any, Sequence[str]]) -> list[Any]:
-            counts = [one.records, sum(name in opened for name in one.incidents), len(one.incidents)]
-            return [[name, path], *counts, *self._told(teams, one.name)]
+        def row(place: Place, path: str, name: str, teams: Mapping[Any, Sequence[str]]) -> list[Any]:
+            counts = [place.records, sum(name in opened for name in place.incidents), len(place.incidents)]
+            return [[name, path], *counts, *self._team_cells(teams, place.name)]
 
         return [
-            [row(one, addresses.group(one.name), named(one.name), of_groups) for one in self.content.groups],
+            [row(group, addresses.group(group.name), named(group.name), of_groups) for group in self.content.groups],
             [
-                row(one, addresses.topic(one.name), visible(one.name) if one.name else "unknown topic", of_topics)
-                for one in self.content.topics
+                row(
+                    topic,
+                    addresses.topic(topic.name),
+                    visible(topic.name) if topic.name else "unknown topic",
+                    of_topics,
+                )
+                for topic in self.content.topics
             ],
             [
                 [
-                    [visible(one.name), addresses.application(one.name)],
-                    one.condition,
-                    ", ".join(one.reasons),
-                    one.revision,
-                    iso(one.last_seen_at) if one.last_seen_at else None,
-                    visible(one.sentence),
-                    *self._told(of_applications, one.name),
+                    [visible(application.name), addresses.application(application.name)],
+                    application.condition,
+                    ", ".join(application.reasons),
+                    application.revision,
+                    iso(application.last_seen_at) if application.last_seen_at else None,
+                    visible(application.sentence),
+                    *self._team_cells(of_applications, application.name),
                 ]
-                for one in self.content.applications
+                for application in self.content.applications
             ],
         ]
 
@@ -315,14 +331,14 @@ class _Site:
         team, text = (["Team"], ["text"]) if self.fronts else ([], [])
         counts = ["link", "number", "number", "number", *text]
         names = ["Dead letters", "Open incidents", "Incidents", *team]
-        of = ["Application", "Health", "Needs a look", "Revision", "Last seen (UTC)", "In words", *team]
+        headers = ["Application", "Health", "Needs a look", "Revision", "Last seen (UTC)", "In words", *team]
         return [
             Finder("groups", "Owners of dead letters", ["Owner", *names], counts, groups, True),
             Finder("topics", "Topics", ["Topic", "Dead letters from it or in it", *names[1:]], counts, topics, True),
             Finder(
                 "applications",
                 "Applications",
-                of,
+                headers,
                 ["link", "text", "text", "number", "time", "text", *text],
                 applications,
                 True,
@@ -332,26 +348,26 @@ class _Site:
     @cached_property
     def about(self) -> Mapping[str, list[Any]]:
         """For each application the incidents of its group, and of topics that it reads, in a few words."""
-        known: dict[str, list[Any]] = {one.name: [] for one in self.content.applications}
+        known: dict[str, list[Any]] = {application.name: [] for application in self.content.applications}
         readers: dict[str, list[str]] = {}
         for application in self.content.applications:
             for topic in application.reads:
                 readers.setdefault(topic, []).append(application.name)
-        for one in self.content.incidents:
-            for name in dict.fromkeys((one.group or "", *readers.get(one.topic or "", ()))):
+        for case in self.content.incidents:
+            for name in dict.fromkeys((case.group or "", *readers.get(case.topic or "", ()))):
                 if name in known:
-                    known[name].append(_brief(one))
+                    known[name].append(_brief(case))
         return known
 
     @cached_property
     def alike(self) -> Mapping[str, list[str]]:
         """The incidents of each fingerprint."""
-        found: dict[str, list[str]] = {}
-        for one in self.content.incidents:
-            found.setdefault(one.fingerprint, []).append(one.incident_id)
-        return found
+        by_fingerprint: dict[str, list[str]] = {}
+        for case in self.content.incidents:
+            by_fingerprint.setdefault(case.fingerprint, []).append(case.incident_id)
+        return by_fingerprint
 
-    def of(self, place: Place) -> list[Any]:
+    def incidents_of(self, place: Place) -> list[Any]:
         """Return the incidents of an owner or topic, in a few words."""
         return [_brief(self.cases[name]) for name in place.incidents]
 
@@ -391,7 +407,7 @@ def _brief(case: Case) -> dict[str, Any]:
     return {
         "incident_id": case.incident_id,
         "severity": case.severity,
-        "state": case.state_told,
+        "state": case.state_in_words,
         "chip": case.chip,
         "place": case.place,
         "records": case.records,
@@ -474,7 +490,7 @@ def _cut(text: str) -> Markup:
             return Markup('<span title="{}">{}</span>').format(name, short)
         return Markup("<wbr>").join(_SIGNS.split(name)) if len(name) > LONGEST_WORD else escape(name)
 
-    return Markup("").join(shown(one) for one in _WORDS.split(visible(text)))
+    return Markup("").join(shown(word) for word in _WORDS.split(visible(text)))
 
 
 def _time(at: datetime) -> Markup:
@@ -487,8 +503,8 @@ def _timed(light: Light, now: datetime) -> Markup:
     sentence = visible(light.sentence)
     if light.newest_at is None:
         return escape(sentence)
-    before, told, after = sentence.partition(clock(light.newest_at, now))
-    return Markup('{}<time datetime="{}">{}</time>{}').format(before, iso(light.newest_at), told, after)
+    before, shown_time, after = sentence.partition(clock(light.newest_at, now))
+    return Markup('{}<time datetime="{}">{}</time>{}').format(before, iso(light.newest_at), shown_time, after)
 
 
 def _milliseconds(milliseconds: float) -> str:
@@ -533,9 +549,10 @@ def _drawn(
 def _marked(lines: Sequence[str]) -> Markup:
     """Return the lines of a difference, of which added and removed ones are told apart."""
     kinds = {"+": "plus", "-": "minus", "~": "turned"}
-    told = [
-        Markup('<span class="{}">{}</span>\n').format(kinds.get(one[:1], "same"), one) for one in lines[:MOST_OF_A_DIFF]
+    marked = [
+        Markup('<span class="{}">{}</span>\n').format(kinds.get(line[:1], "same"), line)
+        for line in lines[:MOST_OF_A_DIFF]
     ]
     if more := len(lines) - MOST_OF_A_DIFF:
-        told += [Markup("and {}\n").format(counted(more, "more line"))] if more > 0 else []
-    return Markup("").join(told)
+        marked += [Markup("and {}\n").format(counted(more, "more line"))] if more > 0 else []
+    return Markup("").join(marked)

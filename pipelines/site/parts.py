@@ -31,14 +31,14 @@ class Parts:
     def part(self, page: str, about: Any, make: Callable[[], Markup]) -> Markup:
         """Return a part of a page, between comments that name it; it is made only if neither is there."""
         digest = digest_of([self.version, about])
-        found = self._recent.pop(digest, None)
-        if found is None:
+        part = self._recent.pop(digest, None)
+        if part is None:
             held = self._held(page).get(digest)
-            found = make() if held is None else Markup(held)
-        self._recent[digest] = found
+            part = make() if held is None else Markup(held)
+        self._recent[digest] = part
         if len(self._recent) > MOST_PARTS:
             self._recent.popitem(last=False)
-        return Markup("<!--part {}-->{}<!--/part-->").format(digest, found)
+        return Markup("<!--part {}-->{}<!--/part-->").format(digest, part)
 
     def _held(self, page: str) -> dict[str, str]:
         """Return the parts of a page as it stands."""

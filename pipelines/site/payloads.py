@@ -17,9 +17,9 @@ def shown(warehouse: Warehouse) -> Callable[[str], str]:
     If it must not or cannot be shown, such as without the key of hashes, the text says why.
     """
 
-    def letter(place: str) -> str:
+    def letter(coordinate: str) -> str:
         try:
-            return show.answer(warehouse, place).result
+            return show.answer(warehouse, coordinate).result
         except UsageError as error:
             return str(error)
 

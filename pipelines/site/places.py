@@ -62,11 +62,11 @@ def dead_letters(warehouse: Warehouse, now: datetime) -> DeadLetters:
     last = max((row["last_hour"] for row in rows if row["when"] == "past"), default=now)
     by_hour = f"SELECT name, hour, sum(record_count) AS record_count FROM ({_OF_GROUPS}) AS told GROUP BY name, hour"
     hours = jvmless.query(warehouse, SUMMARY, by_hour, equal, jvmless.Span("hour", now, last - WEEK - 2 * HOUR))
-    groups, topics = (_recent(warehouse, of, until) for of in (_OF_GROUPS, _OF_TOPICS))
+    groups, topics = (_recent(warehouse, select, until) for select in (_OF_GROUPS, _OF_TOPICS))
     return DeadLetters(rows, hours, groups, topics, odd_times.first_hour(warehouse, now))
 
 
-def _recent(warehouse: Warehouse, of: str, until: jvmless.Span) -> Recent:
+def _recent(warehouse: Warehouse, select: str, until: jvmless.Span) -> Recent:
     """Count the dead letters of each name by hour in the 7 days until its last one, and by day in those before."""
     text = f"""
         SELECT name, at, sum(record_count) AS record_count
@@ -77,16 +77,18 @@ def _recent(warehouse: Warehouse, of: str, until: jvmless.Span) -> Recent:
             CASE WHEN hour > last_hour - INTERVAL '{SHOWN_HOURS}' HOUR THEN hour ELSE date_trunc('DAY', hour) END AS at
           FROM (
             SELECT name, hour, record_count, max(hour) OVER (PARTITION BY name) AS last_hour
-            FROM (SELECT name, hour, sum(record_count) AS record_count FROM ({of}) AS told GROUP BY name, hour) AS hours
+            FROM (
+              SELECT name, hour, sum(record_count) AS record_count FROM ({select}) AS named GROUP BY name, hour
+            ) AS hours
           ) AS ending
           WHERE hour >= date_trunc('DAY', last_hour) - INTERVAL '{SHOWN_DAYS - 1}' DAY
         ) AS recent
         GROUP BY name, at
     """
-    found: dict[str | None, dict[datetime, int]] = defaultdict(dict)
+    counts: dict[str | None, dict[datetime, int]] = defaultdict(dict)
     for row in jvmless.query(warehouse, SUMMARY, text, {"cluster": warehouse.cluster}, until):
-        found[row["name"]][row["at"]] = row["record_count"]
-    return found
+        counts[row["name"]][row["at"]] = row["record_count"]
+    return counts
 
 
 def gather(
@@ -103,16 +105,19 @@ def gather(
         group, topic, dlq = owner_of(row), row["original_topic"], row["dlq_topic"]
         groups[group].is_group |= row["consumer_group"] is not None
         groups[group].add(row, {"source topic": topic, "DLQ topic": dlq, "disposition": row["disposition"]})
-        for name, of in ((topic, {"owner": group, "DLQ topic": dlq}), (dlq, {"owner": group, "source topic": topic})):
-            if name is not None and not (name == dlq and topic == dlq and of.get("source topic")):
-                topics[name].add(row, {**of, "disposition": row["disposition"]})
-    for one in cases:
-        groups[one.owner].is_group |= one.group is not None
-        groups[one.owner].incidents.append(one.incident_id)
-        for topic in dict.fromkeys((one.topic, *one.dlq_topics)):
+        for name, parts in (
+            (topic, {"owner": group, "DLQ topic": dlq}),
+            (dlq, {"owner": group, "source topic": topic}),
+        ):
+            if name is not None and not (name == dlq and topic == dlq and parts.get("source topic")):
+                topics[name].add(row, {**parts, "disposition": row["disposition"]})
+    for case in cases:
+        groups[case.owner].is_group |= case.group is not None
+        groups[case.owner].incidents.append(case.incident_id)
+        for topic in dict.fromkeys((case.topic, *case.dlq_topics)):
             if topic is not None:
-                topics[topic].incidents.append(one.incident_id)
-    named = {one.name for one in applications}
+                topics[topic].incidents.append(case.incident_id)
+    application_names = {application.name for application in applications}
     readers: dict[str | None, set[str]] = defaultdict(set)
     writers: dict[str | None, set[str]] = defaultdict(set)
     for application in applications:
@@ -120,34 +125,36 @@ def gather(
             readers[topic].add(application.name)
         for topic in application.writes:
             writers[topic].add(application.name)
-    delivered = {one.topic: one for one in delivery.topics}
+    delivered = {topic.topic: topic for topic in delivery.topics}
     for finding in findings:
         if finding["topic"] is not None:
             topics[finding["topic"]].findings.append(finding)
         if finding["name"] in groups:
             groups[finding["name"]].findings.append(finding)
-    for topic in (*readers, *writers, *(one for one in delivered if one is not None)):
+    for topic in (*readers, *writers, *(name for name in delivered if name is not None)):
         _ = topics[topic]
     return (
         tuple(
-            one.place(name, known.groups.get(name, {}), is_application=name in named, is_group=one.is_group)
-            for name, one in _in_order(groups)
+            gathered.place(
+                name, known.groups.get(name, {}), is_application=name in application_names, is_group=gathered.is_group
+            )
+            for name, gathered in _in_order(groups)
         ),
         tuple(
-            one.place(
+            gathered.place(
                 name,
                 known.topics.get(name, {}),
                 readers=tuple(sorted(readers[name])),
                 writers=tuple(sorted(writers[name])),
                 delivered=delivered.get(name),
             )
-            for name, one in _in_order(topics)
+            for name, gathered in _in_order(topics)
         ),
     )
 
 
-def _in_order(found: Mapping[str | None, _Gathered]) -> list[tuple[str | None, _Gathered]]:
-    return sorted(found.items(), key=lambda item: (-item[1].records, item[0] or ""))
+def _in_order(gathered: Mapping[str | None, _Gathered]) -> list[tuple[str | None, _Gathered]]:
+    return sorted(gathered.items(), key=lambda item: (-item[1].records, item[0] or ""))
 
 
 class _Gathered:

@@ -108,7 +108,7 @@ def _files(source: Path) -> Iterator[tuple[str, Stamp]]:
 
 def _claim(store: ObjectStore, wanted: str, cluster: str) -> None:
     """Note whose pages are there, before the first one; raises UsageError: they are another cluster's."""
-    known = _told(store, CLUSTER)
+    known = _json(store, CLUSTER)
     if not isinstance(known, str):
         _put(store, CLUSTER, json.dumps(cluster).encode())
     elif known != cluster:
@@ -120,11 +120,11 @@ def _claim(store: ObjectStore, wanted: str, cluster: str) -> None:
 
 def _manifest(store: ObjectStore) -> dict[str, Stamp]:
     """Return what is there already; nothing if nobody published there before."""
-    told = _told(store, MANIFEST)
-    return told if isinstance(told, dict) else {}
+    manifest = _json(store, MANIFEST)
+    return manifest if isinstance(manifest, dict) else {}
 
 
-def _told(store: ObjectStore, path: str) -> Any:
+def _json(store: ObjectStore, path: str) -> Any:
     """Return what a file of JSON holds; None if it is not there or cannot be understood."""
     import obstore
 
@@ -145,9 +145,9 @@ def _put(store: ObjectStore, path: str, content: Any) -> None:
     import obstore
     from obstore.store import LocalStore
 
-    told = content if isinstance(content, bytes) else content()
+    data = content if isinstance(content, bytes) else content()
     kind = None if isinstance(store, LocalStore) else TYPES.get(Path(path).suffix)
-    obstore.put(store, path, told, attributes={"Content-Type": kind} if kind else None)
+    obstore.put(store, path, data, attributes={"Content-Type": kind} if kind else None)
 
 
 def _remove(store: ObjectStore, paths: Iterable[str]) -> None:

@@ -96,19 +96,21 @@ class Table:
 
         Rows that break a rule also break that of the whole row.
         """
-        every = [one for one in self.gate if not one.success]
-        failed = [one for one in every if one.code != OF_THE_ROW] or every
-        of_parts = {one.code for one in failed if one.scope is not None}
-        return tuple(one for one in failed if one.scope is not None or one.code not in of_parts)
+        every = [outcome for outcome in self.gate if not outcome.success]
+        failed = [outcome for outcome in every if outcome.code != OF_THE_ROW] or every
+        of_parts = {outcome.code for outcome in failed if outcome.scope is not None}
+        return tuple(outcome for outcome in failed if outcome.scope is not None or outcome.code not in of_parts)
 
     @property
     def last_gate(self) -> str:
         """What the last gate found, in words."""
-        codes = {one.code for one in self.failed}
+        codes = {outcome.code for outcome in self.failed}
         if not codes:
             return "no rule was broken more often than the contract tolerates"
         accepted = ", and the rows were accepted once" if self.runs and self.runs[-1].status == "passed" else ""
-        return f"{counted(len(codes), 'expectation')} of {len({one.code for one in self.gate}):,} failed{accepted}"
+        return (
+            f"{counted(len(codes), 'expectation')} of {len({outcome.code for outcome in self.gate}):,} failed{accepted}"
+        )
 
     @property
     def is_green(self) -> bool:
@@ -197,12 +199,12 @@ class Pipeline:
         landing = {stage.feed: set[str]() for stage in CATALOG}
         for stage in stages_of_type(Land):
             landing[stage.feed].add(stage.directory)
-        found = set()
+        unused = set()
         for table in self.tables:
-            source, one = source_of(table.name), stages.get(table.name)
-            if source and one and table.state in ("new", "behind") and not table.runs:
-                found |= {table.name} if source.directory in feeds or landing[one.feed] <= feeds else set()
-        return frozenset(found)
+            source, made_by = source_of(table.name), stages.get(table.name)
+            if source and made_by and table.state in ("new", "behind") and not table.runs:
+                unused |= {table.name} if source.directory in feeds or landing[made_by.feed] <= feeds else set()
+        return frozenset(unused)
 
 
 @dataclass(frozen=True)
@@ -369,8 +371,8 @@ def _broken(warehouse: Warehouse, stage: Stage, table: str | None) -> Quarantine
     )
     readable = contract_of(stage.table).readable
     known = unreadable.kept(warehouse, stage, table) if readable and counts[readable.code] else None
-    told = (known.words, known.forms) if known else ((), "")
-    return Quarantine(sum(row["row_count"] for row in groups), violations, *told)
+    reasons = (known.words, known.forms) if known else ((), "")
+    return Quarantine(sum(row["row_count"] for row in groups), violations, *reasons)
 
 
 def _answer(warehouse: Warehouse, table: str, text: str, or_null: bool = False) -> list[dict[str, Any]] | None:

@@ -108,8 +108,8 @@ def gather(
     tables = _Tables(warehouse)
     nothing: list[dict[str, Any]] = []
     known = tables.guarded(INCIDENTS, lambda: Incidents(warehouse, now), None)
-    pairs = [(one.newest, one.silence) for one in feeds if one.newest.used]
-    opened = [one for one in known.known if one.state.is_open] if known else []
+    pairs = [(feed.newest, feed.silence) for feed in feeds if feed.newest.used]
+    opened = [incident for incident in known.known if incident.state.is_open] if known else []
     findings = tables.guarded(
         FINDINGS, lambda: findings_of(warehouse, pairs, now, opened, to_the_second=True), nothing, must_exist=False
     )
@@ -131,7 +131,7 @@ def gather(
     refused = tables.guarded(
         "quarantine", lambda: examples.quarantined(warehouse, pipeline), examples.Quarantined(0, ()), must_exist=False
     )
-    used = [one.newest for one in feeds if one.newest.used]
+    used = [feed.newest for feed in feeds if feed.newest.used]
 
     def light(opened: Sequence[Incident], cases: Sequence[Case], findings: Sequence[Row], pipeline: Pipeline) -> Light:
         def front(is_calm: bool) -> str:
@@ -139,8 +139,8 @@ def gather(
             known_findings = None if FINDINGS in tables.unreadable else findings
             return incidents.front(known_incidents, known_findings, used, now, is_calm)
 
-        found = _light(front, cases, findings, pipeline, {*tables.unreadable.values()})
-        return replace(found, newest_at=incidents.newest_at(used))
+        judged = _light(front, cases, findings, pipeline, {*tables.unreadable.values()})
+        return replace(judged, newest_at=incidents.newest_at(used))
 
     content = Content(
         warehouse.cluster,
@@ -217,42 +217,45 @@ def _light(
     A feed whose silence calls nobody is amber.
     """
     red = [
-        f"{one} cannot be read, so that this page may lack what it tells: afterlog doctor" for one in sorted(unreadable)
+        f"{table} cannot be read, so that this page may lack what it tells: afterlog doctor"
+        for table in sorted(unreadable)
     ]
     amber: list[str] = []
     for feed in pipeline.feeds:
         if feed.silence:
-            told = red if feed.silence.is_urgent else amber
-            told.append(f"Nothing landed in {feed.name} for longer than usual: {feed.newest.in_words}.")
+            messages = red if feed.silence.is_urgent else amber
+            messages.append(f"Nothing landed in {feed.name} for longer than usual: {feed.newest.in_words}.")
     for table in pipeline.tables:
         if table.state == "blocked":
             scopes = table.freshness.held_scopes
-            of = f" of {first_names([*map(visible, scopes)], 3)}" if scopes else ""
+            of_scopes = f" of {first_names([*map(visible, scopes)], 3)}" if scopes else ""
             red.append(
-                f"{table.name} holds rows{of} since {moment(table.blocked_since)}." if table.blocked_since else ""
+                f"{table.name} holds rows{of_scopes} since {moment(table.blocked_since)}."
+                if table.blocked_since
+                else ""
             )
         elif table.state == "failed":
             red.append(f"The last run of {table.name} failed.")
-    red += [sentence(one) for one in findings if one["severity"] == "critical"]
-    loud = [one for one in cases if one.is_loud]
-    if critical := sum(one.severity == "critical" for one in loud):
+    red += [sentence(finding) for finding in findings if finding["severity"] == "critical"]
+    loud = [case for case in cases if case.is_loud]
+    if critical := sum(case.severity == "critical" for case in loud):
         red.append(f"{counted(critical, 'critical incident')} {'is' if critical == 1 else 'are'} open.")
-    if others := sum(one.severity != "critical" for one in loud):
+    if others := sum(case.severity != "critical" for case in loud):
         amber.append(
             f"{counted(others, 'other incident' if critical else 'incident')} {'is' if others == 1 else 'are'} open."
         )
     if cannot_wait := len(urgent(findings)):
         amber.append(f"{counted(cannot_wait, 'finding')} {'is' if cannot_wait == 1 else 'are'} urgent.")
-    if late := sum(one.state == "behind" and one.name not in pipeline.unused for one in pipeline.tables):
+    if late := sum(table.state == "behind" and table.name not in pipeline.unused for table in pipeline.tables):
         amber.append(f"{counted(late, 'table')} {'has' if late == 1 else 'have'} unread input: afterlog run")
-    red = [one for one in red if one]
+    red = [reason for reason in red if reason]
     if red:
         return Light("red", front(False), (*red, *amber))
-    known = any(one.name == "dlq" and one.newest.at is not None for one in pipeline.feeds)
+    known = any(feed.name == "dlq" and feed.newest.at is not None for feed in pipeline.feeds)
     if not known and not loud:
-        how = [one.newest.in_words for one in pipeline.feeds if one.name == "dlq"]
+        how = [feed.newest.in_words for feed in pipeline.feeds if feed.name == "dlq"]
         return Light(
-            "grey", "Nothing is known yet: no dead letter has landed.", (*(f"dlq: {one}." for one in how), *amber)
+            "grey", "Nothing is known yet: no dead letter has landed.", (*(f"dlq: {words}." for words in how), *amber)
         )
     return Light("amber" if amber else "green", front(True), tuple(amber))
 
@@ -274,20 +277,20 @@ def _timeline(
     is_known = first is not None and first <= until - WEEK - HOUR
     before = between(until - WEEK - HOUR, until - WEEK).total() if is_known else None
     counts: dict[str | None, Counter[int]] = defaultdict(Counter)
-    for one in letters.hours:
-        if begin <= one["hour"] < end:
-            counts[one["name"]][(one["hour"] - begin) // HOUR] += one["record_count"]
+    for row in letters.hours:
+        if begin <= row["hour"] < end:
+            counts[row["name"]][(row["hour"] - begin) // HOUR] += row["record_count"]
     ranked = sorted(counts, key=lambda name: (-counts[name].total(), name or ""))
 
-    def series(told: str | None, names: Sequence[str | None], is_rest: bool = False) -> Series:
+    def series(owner: str | None, names: Sequence[str | None], is_rest: bool = False) -> Series:
         summed: Counter[int] = sum((counts[name] for name in names), Counter())
-        windows = (sum(of[name] for name in names) for of in (week, day, hour))
-        return Series(told, is_rest, _spread(summed), *windows)
+        windows = (sum(window[name] for name in names) for window in (week, day, hour))
+        return Series(owner, is_rest, _spread(summed), *windows)
 
     shown = [series(name, [name]) for name in ranked[:MOST_TOLD_APART]]
     if rest := ranked[MOST_TOLD_APART:]:
         shown.append(series(f"{len(rest):,} other owners" if len(rest) > 1 else rest[0], rest, len(rest) > 1))
-    within = tuple(one for one in markers if begin <= one.at < end)
+    within = tuple(marker for marker in markers if begin <= marker.at < end)
     return Timeline(begin, end, is_past, tuple(shown), within, until, hour.total(), before)
 
 
@@ -296,34 +299,34 @@ def _hour(at: datetime) -> datetime:
 
 
 def _spread(counts: Mapping[int, int]) -> tuple[int, ...]:
-    return tuple(counts.get(place, 0) for place in range(SHOWN_HOURS))
+    return tuple(counts.get(hour, 0) for hour in range(SHOWN_HOURS))
 
 
 def _markers(tables: _Tables, pipeline: Pipeline) -> list[Marker]:
-    found = [
+    markers = [
         Marker(row["accepted_at"], "revision", f"revision {row['revision']}", row["group_id"])
         for row in tables[REVISIONS]
         if row["accepted_at"] is not None
     ]
-    found += [
+    markers += [
         Marker(
             row["changed_at"], "deployment", f"{visible(row['what'] or row['commit'])} was deployed", row["application"]
         )
         for row in tables[DEPLOYED]
     ]
-    found += [
+    markers += [
         Marker(run.started_at, "gate", f"The gate of {table.name} broke")
         for table in pipeline.tables
         for run in table.runs
         if run.status == "broken"
     ]
-    found += [
+    markers += [
         Marker(
             gap.found_at, "gap", f"{counted(gap.offsets, 'offset')} of {visible(gap.topic)} were gone before reading"
         )
         for gap in pipeline.gaps
     ]
-    return sorted(found, key=lambda one: (one.at, one.kind, one.application or "", one.words))
+    return sorted(markers, key=lambda marker: (marker.at, marker.kind, marker.application or "", marker.words))
 
 
 # ---------------------------------------------------------------------------------------------------------- incidents
@@ -348,43 +351,45 @@ def _cases(
     show = payloads.shown(warehouse) if warehouse.settings.report.payloads else None
     asked = _planned(known, tables) if replays is not None else set()
 
-    def told(name: str) -> Replays | None:
+    def replay_of(name: str) -> Replays | None:
         return tables.guarded(RECORDS, lambda: replays(name) if replays is not None and name in asked else None, None)
 
     return tuple(
         _case(
             known,
-            one,
-            sorted(suspects[one.row["incident_id"]], key=lambda row: row["rank"]),
+            incident,
+            sorted(suspects[incident.row["incident_id"]], key=lambda row: row["rank"]),
             no_change,
             letters,
             revisions,
-            blasts(one.row),
-            minutes.get(one.row["incident_id"]),
-            show if one.state.is_open and place < payloads.MOST_INCIDENTS else None,
-            told(one.row["incident_id"]),
+            blasts(incident.row),
+            minutes.get(incident.row["incident_id"]),
+            show if incident.state.is_open and index < payloads.MOST_INCIDENTS else None,
+            replay_of(incident.row["incident_id"]),
         )
-        for place, one in enumerate(known.known)
+        for index, incident in enumerate(known.known)
     )
 
 
 def _planned(known: Incidents, tables: _Tables) -> set[str]:
     """Return the incidents whose replay pages tell: some that are open, and some of which plans took records."""
-    opened = [one.row["incident_id"] for one in known.known if one.state.is_open]
+    opened = [incident.row["incident_id"] for incident in known.known if incident.state.is_open]
     names = {ids.standing(row["incident_id"], known.merged) for row in tables.distinct(REPLAYS, "incident_id")}
-    planned = [one.row["incident_id"] for one in known.known if one.row["incident_id"] in names]
+    planned = [incident.row["incident_id"] for incident in known.known if incident.row["incident_id"] in names]
     return {*opened[:MOST_JUDGED], *planned[:MOST_JUDGED]}
 
 
 def _minutes(warehouse: Warehouse, known: Sequence[Incident]) -> Mapping[str, Mapping[int, int]]:
     """Return the records of each minute, in microseconds since 1970, of the most urgent incidents that are short."""
-    short = [one.row for one in known if one.row["last_at"] - one.row["first_at"] <= SHORT][:MOST_IN_MINUTES]
+    short = [incident.row for incident in known if incident.row["last_at"] - incident.row["first_at"] <= SHORT][
+        :MOST_IN_MINUTES
+    ]
     if not short:
         return {}
     counts: dict[str, Counter[int]] = defaultdict(Counter)
     for fingerprint, errors in incidents.minutes_of(warehouse, {row["fingerprint"] for row in short}).items():
-        for one in (one for found in errors for one in found["minutes"] or ()):
-            counts[fingerprint][one["minute"]] += one["record_count"]
+        for minute in (minute for error in errors for minute in error["minutes"] or ()):
+            counts[fingerprint][minute["minute"]] += minute["record_count"]
     return {
         row["incident_id"]: {
             minute: count
@@ -397,7 +402,7 @@ def _minutes(warehouse: Warehouse, known: Sequence[Incident]) -> Mapping[str, Ma
 
 def _by_time(row: Row, minutes: Mapping[int, int] | None) -> tuple[tuple[tuple[datetime, int], ...], timedelta]:
     """Return an incident's records by minute if all of them are known so, else by half hour."""
-    counts = {one["half_hour"]: one["record_count"] for one in row["timeline"] or ()}
+    counts = {bucket["half_hour"]: bucket["record_count"] for bucket in row["timeline"] or ()}
     each = HALF_HOUR
     if minutes and sum(minutes.values()) == sum(counts.values()):
         counts, each = dict(minutes), MINUTE
@@ -412,27 +417,27 @@ def _letters(warehouse: Warehouse, known: Sequence[Incident]) -> Letters:
     """Return the first dead letter of each source record that incidents name, by topic, partition, offset and owner."""
     offsets = sorted(
         {
-            one["original_offset"]
+            record["original_offset"]
             for incident in known
-            for one in (incident.row["top_records"] or ())[:MOST_SAMPLES]
-            if one["original_offset"] is not None
+            for record in (incident.row["top_records"] or ())[:MOST_SAMPLES]
+            if record["original_offset"] is not None
         }
     )
     if not offsets:
         return {}
-    named = ("original_topic", "original_partition", "original_offset")
+    columns = ("original_topic", "original_partition", "original_offset")
     wanted = ", ".join(map(str, offsets))
     rows = jvmless.query(
         warehouse,
         RECORDS,
-        f"SELECT {', '.join(named)}, {GROUP}, {OWNER}, dlq_topic, dlq_partition, dlq_offset, routed_at FROM rows "
+        f"SELECT {', '.join(columns)}, {GROUP}, {OWNER}, dlq_topic, dlq_partition, dlq_offset, routed_at FROM rows "
         f"WHERE original_offset IN ({wanted})",
         {"cluster": warehouse.cluster},
     )
-    found: dict[tuple[Any, ...], Row] = {}
-    for row in sorted(rows, key=lambda one: (one["routed_at"] is None, one["routed_at"], one["dlq_offset"])):
-        found.setdefault((*(row[name] for name in named), key_of(row)), row)
-    return found
+    first_letters: dict[tuple[Any, ...], Row] = {}
+    for row in sorted(rows, key=lambda row: (row["routed_at"] is None, row["routed_at"], row["dlq_offset"])):
+        first_letters.setdefault((*(row[name] for name in columns), key_of(row)), row)
+    return first_letters
 
 
 class _Blasts:
@@ -449,11 +454,11 @@ class _Blasts:
         topic, group = row["original_topic"], row["consumer_group"]
         if self.graph is None:
             return None
-        place = bisect_right(self.times, row["first_at"])
-        if (place, topic, group) not in self.known:
+        index = bisect_right(self.times, row["first_at"])
+        if (index, topic, group) not in self.known:
             self.graph.turn(self.revisions.at(row["first_at"], group))
-            self.known[place, topic, group] = self.graph.blast(topic, group)
-        return self.known[place, topic, group]
+            self.known[index, topic, group] = self.graph.blast(topic, group)
+        return self.known[index, topic, group]
 
 
 def _case(
@@ -489,7 +494,7 @@ def _case(
         row["consumer_group"],
         owner_of(row),
         row["original_topic"],
-        tuple(one["dlq_topic"] for one in row["dlq_topics"] or ()),
+        tuple(dlq["dlq_topic"] for dlq in row["dlq_topics"] or ()),
         row["record_count"],
         row["source_record_count"],
         None if incident.rate is None else round(incident.rate, 3),
@@ -510,17 +515,20 @@ def _case(
         row["without_payload_count"],
         tuple(
             Partition(
-                one["original_partition"],
-                one["record_count"],
-                one["source_record_count"],
-                one["first_offset"],
-                one["last_offset"],
+                partition["original_partition"],
+                partition["record_count"],
+                partition["source_record_count"],
+                partition["first_offset"],
+                partition["last_offset"],
             )
-            for one in row["partitions"] or ()
+            for partition in row["partitions"] or ()
         ),
         tuple(samples),
-        tuple(Suspect(one["kind"], one["name"], one["sentence"], one["changed_at"]) for one in suspects),
-        "" if any(one["changed_at"] for one in suspects) else no_change,
+        tuple(
+            Suspect(suspect["kind"], suspect["name"], suspect["sentence"], suspect["changed_at"])
+            for suspect in suspects
+        ),
+        "" if any(suspect["changed_at"] for suspect in suspects) else no_change,
         blast,
         tuple(map(visible, replay.in_words)) if replay is not None else None,
         tuple(_commands(row, samples, suspects, revisions)),
@@ -542,18 +550,18 @@ def chip(row: Row) -> str:
         "PARTITION_LOCAL": (row["partition_share"], f"in partition {row['partition']}"),
         "PRODUCER_LOCAL": (row["attribute_share"], f"share one {row['attribute_kind']}"),
     }
-    share, of = figures.get(row["verdict"], (row["offset_share"], f"of {row.get('offset_share_of') or 'offsets'}"))
-    return f"{words}, {percent(share)} {of}" if share is not None and round(share, 2) > 0 else words
+    share, of_what = figures.get(row["verdict"], (row["offset_share"], f"of {row.get('offset_share_of') or 'offsets'}"))
+    return f"{words}, {percent(share)} {of_what}" if share is not None and round(share, 2) > 0 else words
 
 
 def _samples(row: Row, letters: Letters) -> Iterable[Sample]:
     topic = row["original_topic"]
-    for one in (row["top_records"] or ())[:MOST_SAMPLES]:
-        partition, offset = one["original_partition"], one["original_offset"]
-        found = letters.get((topic, partition, offset, key_of(row)))
-        if found is not None:
-            letter = f"{found['dlq_topic']}:{found['dlq_partition']}:{found['dlq_offset']}"
-            yield Sample(letter, at_offset(topic, partition, offset), one["record_count"], found["routed_at"])
+    for record in (row["top_records"] or ())[:MOST_SAMPLES]:
+        partition, offset = record["original_partition"], record["original_offset"]
+        dead_letter = letters.get((topic, partition, offset, key_of(row)))
+        if dead_letter is not None:
+            letter = f"{dead_letter['dlq_topic']}:{dead_letter['dlq_partition']}:{dead_letter['dlq_offset']}"
+            yield Sample(letter, at_offset(topic, partition, offset), record["record_count"], dead_letter["routed_at"])
 
 
 _OF_AN_INCIDENT = (
@@ -584,7 +592,7 @@ def _commands(
     names["fingerprint"] = f"'{error}'" if error.isdigit() else error  # a text, also if it looks like a number
     values = " ".join(f"--param {quoted(f'{name}={value}')}" for name, value in names.items())
     yield Command("its dead letters", f'afterlog sql "SELECT * FROM {RECORDS} WHERE {_OF_AN_INCIDENT}" {values}')
-    changed = [one for one in suspects if one["kind"] in ("topology", "writer_topology")]
+    changed = [suspect for suspect in suspects if suspect["kind"] in ("topology", "writer_topology")]
     for suspect in changed[:MOST_DIFFS]:
         yield Command(f"what changed in {visible(suspect['name'])}", diff_of(suspect, revisions[suspect["name"]]))
     if row["record_count"]:
@@ -593,20 +601,22 @@ def _commands(
 
 
 def _replayable(cases: Sequence[Case]) -> tuple[Replayable, ...]:
-    found: dict[tuple[str | None, str | None, str | None], list[Case]] = defaultdict(list)
-    for one in cases:
-        if one.is_open and (one.with_payload or one.without_payload):
-            found[one.group, one.owner, one.topic].append(one)
+    by_key: dict[tuple[str | None, str | None, str | None], list[Case]] = defaultdict(list)
+    for case in cases:
+        if case.is_open and (case.with_payload or case.without_payload):
+            by_key[case.group, case.owner, case.topic].append(case)
     summed = [
         Replayable(
             *key,
-            sum(one.with_payload for one in of),
-            sum(one.without_payload for one in of),
-            tuple(one.incident_id for one in of),
+            sum(case.with_payload for case in matching),
+            sum(case.without_payload for case in matching),
+            tuple(case.incident_id for case in matching),
         )
-        for key, of in found.items()
+        for key, matching in by_key.items()
     ]
-    return tuple(sorted(summed, key=lambda one: (-one.records, one.topic or "", one.owner or "")))
+    return tuple(
+        sorted(summed, key=lambda replayable: (-replayable.records, replayable.topic or "", replayable.owner or ""))
+    )
 
 
 def _chosen(choice: str) -> str:
@@ -620,14 +630,14 @@ def _replays(tables: _Tables) -> tuple[Replay, ...]:
     outcomes = Counter((row["plan_id"], row["outcome"]) for row in tables["gold.replay_outcomes"])
     plans = sorted(tables["gold.replay_plans"], key=lambda row: (row["created_at"], row["plan_id"]), reverse=True)
 
-    def told(row: Row) -> Replay:
+    def replay_of(row: Row) -> Replay:
         name = row["plan_id"]
         done, delivered, died = replayed[name], outcomes[name, "DELIVERED"], outcomes[name, "DIED_AGAIN"]
-        at, choice, target, eligible = (row[one] for one in ("created_at", "choice", "target", "eligible_count"))
+        at, choice, target, eligible = (row[column] for column in ("created_at", "choice", "target", "eligible_count"))
         return Replay(name, at, _chosen(choice), target, eligible, done, delivered, died, done - delivered - died)
 
-    found = (told(row) for row in plans)
-    return tuple(islice((one for one in found if one.eligible or one.replayed), MOST_REPLAYS_LISTED))
+    replays = (replay_of(row) for row in plans)
+    return tuple(islice((replay for replay in replays if replay.eligible or replay.replayed), MOST_REPLAYS_LISTED))
 
 
 # ------------------------------------------------------------------------------------------------------------ delivery
@@ -659,24 +669,30 @@ def _delivery(warehouse: Warehouse, tables: _Tables) -> Delivery:
     def known(count: int, name: str, is_logged: bool) -> int | None:
         return count if is_logged or count or name not in _OF_LOGS else None
 
-    def told(counts: Mapping[str, int], is_logged: bool) -> dict[str, Any]:
+    def sums(counts: Mapping[str, int], is_logged: bool) -> dict[str, Any]:
         return {name: known(counts[name], name, is_logged) for name in _SUMS}
 
     def shown(counts: Mapping[str, int], is_logged: bool) -> dict[str, int | None]:
         return {name: known(counts[name], name.lower(), is_logged) for name in names}
 
-    topics = [Delivered(topic, **told(counts, topic in logged)) for topic, counts in by_topic.items()]
+    topics = [Delivered(topic, **sums(counts, topic in logged)) for topic, counts in by_topic.items()]
     topics.sort(
-        key=lambda one: (
+        key=lambda delivered: (
             *(
                 -(count or 0)
-                for count in (one.lost, one.failed_dlq_writes, one.aborted, one.unexplained_offsets, one.absent)
+                for count in (
+                    delivered.lost,
+                    delivered.failed_dlq_writes,
+                    delivered.aborted,
+                    delivered.unexplained_offsets,
+                    delivered.absent,
+                )
             ),
-            -one.dead_lettered,
-            one.topic or "",
+            -delivered.dead_lettered,
+            delivered.topic or "",
         )
     )
-    total = Delivered(None, **told(everything, bool(logged))) if by_topic else None
+    total = Delivered(None, **sums(everything, bool(logged))) if by_topic else None
     rows = tables[GUARANTEES]
     broken = [
         Guarantee(row["verdict"], row["client_id"] or "", row["topic"] or "", row["sentence"])
@@ -685,7 +701,11 @@ def _delivery(warehouse: Warehouse, tables: _Tables) -> Delivery:
     ]
     order = ("WOULD_FAIL", "SILENTLY_OFF", "DUPLICATES_POSSIBLE", "UNKNOWN")
     broken.sort(
-        key=lambda one: (order.index(one.verdict) if one.verdict in order else len(order), one.client, one.topic)
+        key=lambda guarantee: (
+            order.index(guarantee.verdict) if guarantee.verdict in order else len(order),
+            guarantee.client,
+            guarantee.topic,
+        )
     )
     no_outcomes: dict[str, Counter[str]] = {}
     outcomes = tables.guarded(LEDGER, lambda: _outcomes(warehouse), no_outcomes)
@@ -704,10 +724,10 @@ def _delivery(warehouse: Warehouse, tables: _Tables) -> Delivery:
 def _outcomes(warehouse: Warehouse) -> dict[str, Counter[str]]:
     """Count the messages of each topic by outcome."""
     text = "SELECT topic, outcome, count(*) AS messages FROM rows GROUP BY topic, outcome"
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     for row in jvmless.query(warehouse, LEDGER, text, {"cluster": warehouse.cluster}):
-        found[row["topic"]][row["outcome"]] += row["messages"]
-    return found
+        counts[row["topic"]][row["outcome"]] += row["messages"]
+    return counts
 
 
 def _lost(warehouse: Warehouse, messages: int) -> tuple[Lost, ...]:
@@ -723,7 +743,7 @@ def _lost(warehouse: Warehouse, messages: int) -> tuple[Lost, ...]:
         LIMIT {MOST_LOST}
     """
     return tuple(
-        Lost(**{one.name: row[one.name] for one in fields(Lost)})
+        Lost(**{field.name: row[field.name] for field in fields(Lost)})
         for row in jvmless.query(warehouse, LEDGER, text, {"cluster": warehouse.cluster})
     )
 
@@ -751,16 +771,16 @@ def _applications(tables: _Tables, cases: Sequence[Case]) -> tuple[Application, 
     pushes = {row["group_id"]: row for row in tables[HEALTH]}
     read, written = _edges(tables)
     before: dict[str, dict[str, int]] = defaultdict(dict)
-    for one in cases:
-        for suspect in one.suspects if one.is_open else ():
+    for case in cases:
+        for suspect in case.suspects if case.is_open else ():
             if suspect.kind in ("topology", "writer_topology", "new_group") and suspect.changed_at is not None:
-                seconds = int((one.first_at - suspect.changed_at).total_seconds())
-                of = before[suspect.name]
-                of[one.incident_id] = min(seconds, of.get(one.incident_id, seconds), key=abs)
-    found = []
+                seconds = int((case.first_at - suspect.changed_at).total_seconds())
+                seconds_before = before[suspect.name]
+                seconds_before[case.incident_id] = min(seconds, seconds_before.get(case.incident_id, seconds), key=abs)
+    applications = []
     for row in tables[CURRENT]:
         name = row["group_id"]
-        found.append(
+        applications.append(
             Application(
                 name,
                 row["health"],
@@ -777,21 +797,31 @@ def _applications(tables: _Tables, cases: Sequence[Case]) -> tuple[Application, 
                 else None,
                 tuple(
                     Revision(
-                        one["revision"],
-                        one["accepted_at"],
-                        one["replaced_at"],
-                        tuple(one["topology_epochs"] or ()),
-                        tuple(_changed(changes.get((name, one["revision"])))),
-                        one["topology_hash"],
-                        one["description"],
+                        revision["revision"],
+                        revision["accepted_at"],
+                        revision["replaced_at"],
+                        tuple(revision["topology_epochs"] or ()),
+                        tuple(_changed(changes.get((name, revision["revision"])))),
+                        revision["topology_hash"],
+                        revision["description"],
                     )
-                    for one in sorted(revisions[name], key=lambda one: -one["revision"])
+                    for revision in sorted(revisions[name], key=lambda revision: -revision["revision"])
                 ),
-                tuple(sorted(before[name].items(), key=lambda one: abs(one[1]))),
+                tuple(sorted(before[name].items(), key=lambda incident: abs(incident[1]))),
                 row["description"],
             )
         )
-    return tuple(sorted(found, key=lambda one: (not one.needs_a_look, one.health in SETTLED, one.health, one.name)))
+    return tuple(
+        sorted(
+            applications,
+            key=lambda application: (
+                not application.needs_a_look,
+                application.health in SETTLED,
+                application.health,
+                application.name,
+            ),
+        )
+    )
 
 
 def _edges(tables: _Tables) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
@@ -806,5 +836,7 @@ def _edges(tables: _Tables) -> tuple[Mapping[str, set[str]], Mapping[str, set[st
 def _changed(row: Row | None) -> Iterable[tuple[str, tuple[str, ...]]]:
     for column, words in _CHANGES.items():
         if row is not None and row[column]:
-            names = [one if isinstance(one, str) else f"{one['from']} -> {one['to']}" for one in row[column]]
+            names = [
+                change if isinstance(change, str) else f"{change['from']} -> {change['to']}" for change in row[column]
+            ]
             yield words, tuple(names)

@@ -59,13 +59,13 @@ def build(
     warehouse: Warehouse,
     behind: Sequence[Freshness] | None = None,
     feeds: Sequence[Feed] | None = None,
-    told: Content | None = None,
+    content: Content | None = None,
     siblings: Siblings = ALONE,
 ) -> Path:
     """Build the site and Data Docs in the reports' directory; return the front.
 
     Where only Spark opens the warehouse, this needs a session. How far tables are ``behind``, the state of ``feeds``
-    and what is ``told`` are looked up if not given.
+    and the ``content`` are looked up if not given.
 
     Raises EnvironmentLacking: the directory cannot be written. UsageError: it has the site of another cluster.
     """
@@ -77,9 +77,9 @@ def build(
         feeds = feeds_of(warehouse) if feeds is None else feeds
         state = _state(warehouse, behind, feeds)
         _document(Path(os.path.normpath(directory / siblings.above)), settings.report.keep_runs)
-        told = reading.gather(warehouse, behind, feeds) if told is None else told
-        write(directory, told, siblings)
-        news.keep(directory, told)
+        content = reading.gather(warehouse, behind, feeds) if content is None else content
+        write(directory, content, siblings)
+        news.keep(directory, content)
         replace_text(directory / SHOWN, state)
     except OSError as error:
         raise EnvironmentLacking(
@@ -92,13 +92,13 @@ def build(
 def siblings_of(warehouse: Warehouse, own: Warehouse) -> Siblings:
     """Return what the pages of a cluster tell of the others, also of those that ``--cluster`` leaves out."""
     above = "../" * len(Path(own.settings.site).parts)
-    told = []
+    others = []
     for settings in warehouse.settings.of_every_cluster():
         if settings.cluster != own.cluster:
-            its = json.loads(incidents.top(Warehouse(settings, own.session), "json").result)
+            top = json.loads(incidents.top(Warehouse(settings, own.session), "json").result)
             site = f"{settings.site}/" if settings.site else ""
-            told.append(Other(settings.cluster, f"{above}{site}{addresses.FRONT}", its["sentence"]))
-    return Siblings(tuple(told), above)
+            others.append(Other(settings.cluster, f"{above}{site}{addresses.FRONT}", top["sentence"]))
+    return Siblings(tuple(others), above)
 
 
 def _claim(directory: Path, cluster: str) -> None:
@@ -122,23 +122,23 @@ def _document(directory: Path, keep_runs: int) -> None:
     site, note = directory / DATA_DOCS, directory / DOCUMENTED
     results = sorted((directory / "gx").glob("*"))
     kept = {table.name: sorted(run.name for run in table.glob("*.json"))[-keep_runs:] for table in results}
-    told = json.dumps([version("great_expectations"), pages.version(), keep_runs, kept])
-    if (site / "index.html").is_file() and note.is_file() and note.read_text(encoding="utf-8") == told:
+    state = json.dumps([version("great_expectations"), pages.version(), keep_runs, kept])
+    if (site / "index.html").is_file() and note.is_file() and note.read_text(encoding="utf-8") == state:
         return
     from expectations import suite
 
     suite.build_docs(directory / "gx", site, keep_runs)
-    replace_text(note, told, durable=False)
+    replace_text(note, state, durable=False)
 
 
-def write(directory: Path, told: Content, siblings: Siblings = ALONE) -> list[str]:
+def write(directory: Path, content: Content, siblings: Siblings = ALONE) -> list[str]:
     """Write the pages that changed, each in one step, the front last; return the paths of those written.
 
     No page is ever removed: its address may be in a chat.
     """
     made = _made(directory)
     written = []
-    for page in sorted(pages.pages(told, directory, siblings), key=lambda one: one.path == addresses.FRONT):
+    for page in sorted(pages.pages(content, directory, siblings), key=lambda page: page.path == addresses.FRONT):
         target = directory / page.path
         digest = _digest(page)
         if digest is not None and made.get(page.path) == digest and target.exists():
@@ -189,20 +189,28 @@ def _state(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Fe
     versions = {name: warehouse.last_version(name) for name in names}
     ages = [[feed.name, feed.state, feed.newest.used, _hours(feed.newest.age)] for feed in feeds]
     acted = actions.names(warehouse)
-    told: list[Any] = [pages.version(), versions, [asdict(entry) for entry in behind], warehouse.cluster]
+    state: list[Any] = [pages.version(), versions, [asdict(entry) for entry in behind], warehouse.cluster]
     read = {topic: at.timestamp() // 600 for topic, at in progress.read_until(warehouse, LANDED).items()}
     settings = warehouse.settings
-    told += [settings.report.keep_runs, settings.report.url, _shown(settings), uncommitted(settings), ages, acted, read]
-    told += [one.model_dump(mode="json") for one in settings.teams]
-    return json.dumps(told)
+    state += [
+        settings.report.keep_runs,
+        settings.report.url,
+        _shown(settings),
+        uncommitted(settings),
+        ages,
+        acted,
+        read,
+    ]
+    state += [team.model_dump(mode="json") for team in settings.teams]
+    return json.dumps(state)
 
 
 def _shown(settings: Settings) -> list[Any]:
     """Return the settings that decide what pages show of dead letters."""
-    own = [one.model_dump(mode="json") for one in settings.dlq.profile] if settings.privacy else []
-    masks = [one.model_dump(mode="json") for one in settings.privacy]
+    own = [profile.model_dump(mode="json") for profile in settings.dlq.profile] if settings.privacy else []
+    masks = [mask.model_dump(mode="json") for mask in settings.privacy]
     payloads = settings.report.payloads
-    schemas = [[one.model_dump(mode="json"), _content_of(one)] for one in settings.schemas if payloads]
+    schemas = [[schema.model_dump(mode="json"), _content_of(schema)] for schema in settings.schemas if payloads]
     return [payloads, masks, own, schemas, settings.privacy_key.hash_key_env, _mark_of_the_key(settings)]
 
 

@@ -119,9 +119,9 @@ def _app(directory: Path, host: str) -> ASGIApp:
             """Return the response to a request for a path; 404 for a hidden file."""
             parts = Path(path).parts
             is_hidden = any(part.startswith(".") and part != "." for part in parts) or parts[:1] == (PRIVATE,)
-            found = Response("Not found", 404) if is_hidden else await super().get_response(path, scope)
-            found.headers.update(HEADERS)
-            return found
+            response = Response("Not found", 404) if is_hidden else await super().get_response(path, scope)
+            response.headers.update(HEADERS)
+            return response
 
     is_local = host in LOCAL or host == "::1" or host.startswith("127.")
     allowed = [*LOCAL, host] if is_local else ["*"]

@@ -75,7 +75,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     place = tmp_path_factory.mktemp("site")
     settings = sites.filled(load(warehouse=str(place / "warehouse"), landing=str(place / "landing")))
     warehouse = Warehouse(settings)
-    front = report.build(warehouse, told=reading.gather(warehouse, now=NOW))
+    front = report.build(warehouse, content=reading.gather(warehouse, now=NOW))
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:
