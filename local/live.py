@@ -227,7 +227,7 @@ def replay(settings: Settings, happened: Happened) -> list[str]:
         f"{GROUPS[0].group} for {REPAIRED}" + (f" (not eligible: {held_back})." if held_back else "."),
         f"{ended['replayed']} stand there, each once; outcome: "
         + ", ".join(f"{count} {name}" for name, count in ended["outcomes"].items())
-        + f"; afterlog trace {draft.plan.records[0].source.place} tells the story.",
+        + f"; afterlog trace {draft.plan.records[0].source.coordinate} tells the story.",
     ]
 
 

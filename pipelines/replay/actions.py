@@ -96,8 +96,8 @@ def drawn(
     choice = replace(choice, records=tuple(sorted({*choice.records})))
     if choice.incident is not None:  # however it was written, and also if another incident took it in
         choice = replace(choice, incident=candidates.incident(choice.incident)["incident_id"])
-    found = candidates.chosen(choice, settings.replay.most_records)
-    entries = planning.judged(found, known, options)
+    letters = candidates.chosen(choice, settings.replay.most_records)
+    entries = planning.judged(letters, known, options)
     planning.judge_loops(entries, eligibility.letter_topics(warehouse))
     planning.judge_erased(entries, erased.places(warehouse))
     cluster_id, targets = "", {}
@@ -107,7 +107,7 @@ def drawn(
         admin = client.admin(settings)
         cluster_id = client.cluster_id(admin)
         wanted = sorted({entry.topic for entry in entries if entry.topic is not None})
-        targets = {name: one for name, one in client.describe(admin, wanted).items() if one.ends is not None}
+        targets = {name: topic for name, topic in client.describe(admin, wanted).items() if topic.ends is not None}
         planning.judge_targets(entries, options, targets)
         planning.judge_letters(entries, options, warehouse)
         if fetches:
@@ -151,7 +151,7 @@ def explain(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
         tried = known.rules[: known.rules.index(rule) + 1] if rule else known.rules
         others = _of_same_record(warehouse, candidates, entry, known, options)
         is_repeated = planning.is_repeated(entry, others)
-        places = [one.candidate.place for one in sorted(others, key=lambda one: one.letter)]
+        places = [other.candidate.coordinate for other in sorted(others, key=lambda other: other.letter)]
         said.append(telling.explained(entry, rule, action, tried, places, is_repeated, form))
     return Answer("\n".join(said))
 
@@ -160,11 +160,15 @@ def _of_same_record(
     warehouse: Warehouse, candidates: Candidates, entry: Entry, known: rules.Rules, options: Options
 ) -> list[Entry]:
     """Return the other dead letters of the record that a dead letter is about, as far as headers name its places."""
-    places = {place for place in (entry.candidate.source, entry.written_first) if place is not None}
-    found = {one.place: one for place in places for one in candidates.of_source(*place)}
-    others = [one for place, one in found.items() if place != entry.candidate.place]
+    places = {coordinate for coordinate in (entry.candidate.source, entry.written_first) if coordinate is not None}
+    by_coordinate = {
+        candidate.coordinate: candidate for coordinate in places for candidate in candidates.of_source(*coordinate)
+    }
+    others = [candidate for coordinate, candidate in by_coordinate.items() if coordinate != entry.candidate.coordinate]
     return [
-        one for one in eligibility.judged(warehouse, others, known, options) if one.written_first == entry.written_first
+        other
+        for other in eligibility.judged(warehouse, others, known, options)
+        if other.written_first == entry.written_first
     ]
 
 
@@ -172,9 +176,9 @@ def discard(warehouse: Warehouse, choice: Choice, note: str | None) -> Answer:
     """Write down that dead letters are given up; nothing is deleted."""
     if choice.by_rules:
         raise UsageError('Rules discard by then = "DISCARD": a plan writes it down.')
-    found = Candidates(warehouse).chosen(choice, warehouse.settings.replay.most_records)
-    done = store.discard(warehouse, found, note)
-    return Answer(f"{counted(done, 'record')} of {len(found):,} discarded now; nothing is deleted.")
+    letters = Candidates(warehouse).chosen(choice, warehouse.settings.replay.most_records)
+    done = store.discard(warehouse, letters, note)
+    return Answer(f"{counted(done, 'record')} of {len(letters):,} discarded now; nothing is deleted.")
 
 
 def run(
@@ -208,8 +212,8 @@ def run(
             recover(warehouse, planned, kept, has_ended=True)
         raise UsageError(telling.expired(row, expired))
 
-    def confirmed(found: Sequence[Replayed]) -> None:
-        kept.add(found)
+    def confirmed(replayed: Sequence[Replayed]) -> None:
+        kept.add(replayed)
         if len(kept.waiting) >= FLUSH_RECORDS:
             kept.flush()
 
@@ -229,7 +233,7 @@ def run(
     finally:
         kept.flush()
     outcomes.refresh(warehouse, asks=False)
-    counts = Counter(one["outcome"] for one in store.outcomes(warehouse, planned.plan_id))
+    counts = Counter(outcome["outcome"] for outcome in store.outcomes(warehouse, planned.plan_id))
     said = telling.status(row, ended.status.value, ended.sentence or None, len(kept.known), ended.skipped, counts, form)
     return Answer(said, (), ended.exit_code)
 
@@ -248,7 +252,7 @@ def recover(warehouse: Warehouse, plan: Plan, kept: store.Replays, *, has_ended:
     if known is None or not (has_ended or known.state in (State.FINISHED, State.CANCELLED)):
         return False
     if known.replayed > len(kept.known) or (has_ended and known.attempted > len(kept.known)):
-        kept.add(runner.learned(plan, place_of(warehouse.settings), warehouse.settings))
+        kept.add(runner.read_back(plan, place_of(warehouse.settings), warehouse.settings))
         kept.flush()
     return True
 
@@ -276,27 +280,31 @@ def expiries(warehouse: Warehouse, rows: Sequence[Mapping[str, Any]]) -> dict[st
     What a plan itself replayed does not count, nor do new dead letters.
     """
     known = rules.of(warehouse.settings)
-    found: dict[str, str | None] = {row["plan_id"]: None for row in rows}
+    sentences: dict[str, str | None] = {row["plan_id"]: None for row in rows}
     changed = {row["plan_id"] for row in rows if known.digest != row["rules_hash"]}
-    found |= dict.fromkeys(changed, "the remediation rules changed.")
+    sentences |= dict.fromkeys(changed, "the remediation rules changed.")
     left = {row["plan_id"]: row for row in rows if row["plan_id"] not in changed}
     if not left:
-        return found
+        return sentences
     planned = store.letters(warehouse, left)
     candidates = Candidates(warehouse).of_plans(planned)
     replayed: dict[str, set[Letter]] = defaultdict(set)
-    for one in store.replayed(warehouse, next(iter(left)) if len(left) == 1 else None):
-        replayed[one["plan_id"]].add(Letter.of(one))
+    for replay in store.replayed(warehouse, next(iter(left)) if len(left) == 1 else None):
+        replayed[replay["plan_id"]].add(Letter.of(replay))
     gone = erased.places(warehouse)
     most_of_teams = Teams.of_settings(warehouse.settings).most_records()
     for plan_id, row in left.items():
-        found[plan_id] = _why_expired(row, known, planned[plan_id], candidates[plan_id], replayed[plan_id])
-        if lost := [gone[at] for one in planned[plan_id] if (at := (one.topic, one.partition, one.offset)) in gone]:
-            found[plan_id] = f"{counted(len(lost), 'record')} of it {'was' if len(lost) == 1 else 'were'} erased."
-        for name, most in most_of_teams.items() if found[plan_id] is None else ():
-            if (count := sum(name in one.teams for one in candidates[plan_id])) > most:
-                found[plan_id] = f"it has {count:,} records of team {visible(name)}, which allows {most:,} in one plan."
-    return found
+        sentences[plan_id] = _why_expired(row, known, planned[plan_id], candidates[plan_id], replayed[plan_id])
+        if lost := [
+            gone[at] for letter in planned[plan_id] if (at := (letter.topic, letter.partition, letter.offset)) in gone
+        ]:
+            sentences[plan_id] = f"{counted(len(lost), 'record')} of it {'was' if len(lost) == 1 else 'were'} erased."
+        for name, most in most_of_teams.items() if sentences[plan_id] is None else ():
+            if (count := sum(name in candidate.teams for candidate in candidates[plan_id])) > most:
+                sentences[plan_id] = (
+                    f"it has {count:,} records of team {visible(name)}, which allows {most:,} in one plan."
+                )
+    return sentences
 
 
 def _why_expired(
@@ -310,20 +318,20 @@ def _why_expired(
     options = Options(to, row["again"], row["max_replays"], row["ignores_rules"])
     by_rules = row["choice"].startswith(BY_RULES)
     missing = set(planned)
-    by_place: dict[str, list[Letter]] = defaultdict(list)
+    letters_at: dict[str, list[Letter]] = defaultdict(list)
     for letter in planned:
-        by_place[letter.place].append(letter)
+        letters_at[letter.coordinate].append(letter)
     for candidate in candidates:
         letter = Letter.of(candidate.row)
-        same = {one for one in by_place[candidate.place] if one.may_be(letter)}
+        same = {other for other in letters_at[candidate.coordinate] if other.may_be(letter)}
         missing -= same
         action = known.decide(candidate.facts)[0]
         reasons = judge.of_record(candidate, action, options)
         if same.isdisjoint(replayed) and (reasons or (by_rules and action != "REPLAY")):
             why = judge.REASONS[reasons[0]].partition(";")[0].partition(":")[0] if reasons else "no rule replays it"
-            return f"{visible(candidate.place)} is not eligible any more, as {why}."
+            return f"{visible(candidate.coordinate)} is not eligible any more, as {why}."
     if missing:
-        return f"{visible(min(missing).place)} is not in silver.dlq_records any more."
+        return f"{visible(min(missing).coordinate)} is not in silver.dlq_records any more."
     return None
 
 
@@ -333,11 +341,11 @@ def ask_pause(warehouse: Warehouse, wanted: str) -> Answer:
     plan_id = row["plan_id"]
     with Journal.of(warehouse.settings) as journal:
         journal.ask_pause(plan_id)
-        found = journal.status(plan_id)
-    state = found.state if found else State.READY
+        known = journal.status(plan_id)
+    state = known.state if known else State.READY
     if state in (State.FINISHED, State.CANCELLED):
         return Answer(f"Plan {plan_id} is {state.lower()} already, so there is nothing to pause.", (), 1)
-    if found is not None and found.request is Request.CANCEL:
+    if known is not None and known.request is Request.CANCEL:
         return Answer(f"Plan {plan_id} is being cancelled, so it is not paused.", (), 1)
     how = "pauses after its batch" if state is State.RUNNING else "is paused"
     return Answer(f"Plan {plan_id} {how}; `afterlog replay resume {plan_id}` goes on.")
@@ -378,7 +386,7 @@ def status(warehouse: Warehouse, wanted: str, form: str = "text", *, asks: bool 
         done, remarks = _recovered(warehouse, store.load(warehouse, row))  # the plan holds all payloads
     done = max(done, state.replayed if state is not None else 0)  # a run writes to the table now and then
     outcomes.refresh(warehouse, asks=asks)
-    counts = Counter(one["outcome"] for one in store.outcomes(warehouse, row["plan_id"]))
+    counts = Counter(outcome["outcome"] for outcome in store.outcomes(warehouse, row["plan_id"]))
     stands, sentence, exit_code = _stands(row, state, done, lambda: why_expired(warehouse, row))
     skipped = state.skipped if state is not None else 0
     return Answer(telling.status(row, stands.value, sentence, done, skipped, counts, form), remarks, exit_code)

@@ -35,23 +35,23 @@ class Before:
     def of(cls, warehouse: Warehouse, draft: Draft) -> Before:
         """Read what the tables tell of the targets and incidents of a plan's eligible records."""
         owners: dict[str, dict[str, str | None]] = defaultdict(dict)  # by target, each with the group that commits
-        named: set[str] = set()
+        incident_ids: set[str] = set()
         for entry in draft.eligible:
             row, topic = entry.candidate.row, entry.topic or ""
             owners[topic] |= {owner: committing_group(row) for owner in [owner_of(row)] if owner is not None}
-            named |= {entry.candidate.incident_id} if entry.candidate.incident_id is not None else set()
-        found: list[Incident] = []
-        if named and warehouse.exists(INCIDENTS):
+            incident_ids |= {entry.candidate.incident_id} if entry.candidate.incident_id is not None else set()
+        incidents: list[Incident] = []
+        if incident_ids and warehouse.exists(INCIDENTS):
             known = Incidents(warehouse, moments.now())
-            for name in sorted(named):
+            for name in sorted(incident_ids):
                 with contextlib.suppress(UsageError):  # it has no records any more
-                    found.append(known.of(name))
+                    incidents.append(known.of(name))
         own = {  # of several owners each gets the records of the others again
             topic: frozenset(filter(None, [*names, *names.values()]))
             for topic, names in owners.items()
             if len(names) == 1
         }
-        return cls(readers_of(warehouse, sorted(owners)), own, found)
+        return cls(readers_of(warehouse, sorted(owners)), own, incidents)
 
     def said(self) -> list[str]:
         """Return it in sentences."""
@@ -70,12 +70,12 @@ class Before:
                 lines.append(
                     f"{visible(topic)} has no other reader that topologies, dead letters or `afterlog collect` tell of."
                 )
-        going_on = [one for one in self.incidents if one.state.is_open]
-        for one in going_on[:MOST_SAID]:
-            ago = lasting(one.now - one.row["last_at"])
+        going_on = [incident for incident in self.incidents if incident.state.is_open]
+        for incident in going_on[:MOST_SAID]:
+            ago = lasting(incident.now - incident.row["last_at"])
             lines.append(
-                f"Incident {one.row['incident_id']} is not over: its last dead letter came {ago} ago, so the records "
-                "may die again."
+                f"Incident {incident.row['incident_id']} is not over: its last dead letter came {ago} ago, so the "
+                "records may die again."
             )
         if len(going_on) > MOST_SAID:
             lines.append(f"{counted(len(going_on) - MOST_SAID, 'more incident')} are not over.")
@@ -84,14 +84,16 @@ class Before:
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         return {
-            "readers": {topic: {name: list(kinds) for name, kinds in of.items()} for topic, of in self.readers.items()},
+            "readers": {
+                topic: {name: list(kinds) for name, kinds in readers.items()} for topic, readers in self.readers.items()
+            },
             "incidents": [
                 {
-                    "incident": one.row["incident_id"],
-                    "state": one.state.name,
-                    "is_open": one.state.is_open,
-                    "last_at": iso(one.row["last_at"]),
+                    "incident": incident.row["incident_id"],
+                    "state": incident.state.name,
+                    "is_open": incident.state.is_open,
+                    "last_at": iso(incident.row["last_at"]),
                 }
-                for one in self.incidents
+                for incident in self.incidents
             ],
         }

@@ -90,8 +90,8 @@ class Choice:
         elif self.where is not None:
             said = f"where {elided(self.where, 500)}"
         elif self.records:
-            named = ", ".join(self.records[:20]) + (" and more" if len(self.records) > 20 else "")
-            said = f"record {named}"
+            shown = ", ".join(self.records[:20]) + (" and more" if len(self.records) > 20 else "")
+            said = f"record {shown}"
         else:
             said = BY_RULES
         said += f", of {in_words([self.team])}" if self.team is not None else ""
@@ -115,7 +115,9 @@ class Replay:
         """It as a sentence about the dead letter that it speaks for."""
         if self.is_itself:
             return f"Plan {self.plan_id} replayed it before."
-        letter = visible(self.letter.place) + (f" of group {visible(self.group)}" if self.group is not None else "")
+        letter = visible(self.letter.coordinate) + (
+            f" of group {visible(self.group)}" if self.group is not None else ""
+        )
         return f"Plan {self.plan_id} replayed its source record before, as dead letter {letter}, but not it itself."
 
 
@@ -146,15 +148,15 @@ class Candidate:
     limits: Limits = Limits()  # noqa: RUF009  # it cannot change
 
     @property
-    def place(self) -> str:
+    def coordinate(self) -> str:
         """TOPIC:PARTITION:OFFSET of the dead letter."""
         return f"{self.row['dlq_topic']}:{self.row['dlq_partition']}:{self.row['dlq_offset']}"
 
     @property
     def source(self) -> tuple[Any, ...] | None:
         """Topic, partition and offset of the record that failed; None if a part is unknown."""
-        found = tuple(self.row[f"original_{part}"] for part in Place._fields)
-        return None if None in found else found
+        source = tuple(self.row[f"original_{part}"] for part in Place._fields)
+        return None if None in source else source
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -205,20 +207,20 @@ class Candidates:
         """
         cluster = {"cluster": self.warehouse.cluster}
 
-        def is_own(one: Candidate) -> bool:
-            return is_of(choice.team, one.teams)
+        def is_own(candidate: Candidate) -> bool:
+            return is_of(choice.team, candidate.teams)
 
         if choice.records:
-            found = self._named(choice.records)
-            for one in found:
-                refuse_others(choice.team, one.teams, f"The dead letter at {visible(one.place)}")
-            found = found[: choice.limit]
+            candidates = self._named(choice.records)
+            for candidate in candidates:
+                refuse_others(choice.team, candidate.teams, f"The dead letter at {visible(candidate.coordinate)}")
+            candidates = candidates[: choice.limit]
         elif choice.where is not None:
             text = f"({condition(choice.where, now=self.now)})"
             if choice.team is None:
-                found = self._accepted(text, cluster, choice.limit, most)
+                candidates = self._accepted(text, cluster, choice.limit, most)
             else:
-                found = self._filtered(text, cluster, is_own, choice.limit, most)
+                candidates = self._filtered(text, cluster, is_own, choice.limit, most)
         elif choice.incident is not None:
             incident = self.incident(choice.incident)
             wanted = {name: incident[name] for name in SIGNATURE}
@@ -233,24 +235,24 @@ class Candidates:
             values = {name: value for name, value in wanted.items() if value is not None}
             values |= {"first_at": incident["first_at"], "last_at": incident["last_at"]}
             wanted_id = incident["incident_id"]
-            found = self._filtered(
+            candidates = self._filtered(
                 text,
                 cluster | values,
-                lambda one: one.incident_id == wanted_id and is_own(one),
+                lambda candidate: candidate.incident_id == wanted_id and is_own(candidate),
                 choice.limit,
                 most,
             )
         else:
             text, values = self.rules.replayed()
             text = f"({text}) AND NOT EXISTS ({_REPLAYED})"
-            found = self._filtered(
+            candidates = self._filtered(
                 text,
                 cluster | values,
-                lambda one: self.rules.decide(one.facts)[0] == "REPLAY" and is_own(one),
+                lambda candidate: self.rules.decide(candidate.facts)[0] == "REPLAY" and is_own(candidate),
                 choice.limit,
                 most,
             )
-        return found
+        return candidates
 
     def _filtered(
         self, text: str, values: Mapping[str, Any], keeps: Callable[[Candidate], bool], limit: int | None, most: int
@@ -260,15 +262,15 @@ class Candidates:
         Raises UsageError: these are more than ``most``.
         """
         wanted, history = _wanted(limit, most), self._history()
-        found: list[Candidate] = []
+        candidates: list[Candidate] = []
         with contextlib.closing(self._pages(_statement(text), values, (*_TABLES, REPLAYED))) as pages:
             for page in pages:
-                found += [one for one in self._known(page, history) if keeps(one)]
-                if len(found) >= wanted:
+                candidates += [candidate for candidate in self._known(page, history) if keeps(candidate)]
+                if len(candidates) >= wanted:
                     break
-        if len(found[:wanted]) > most:
+        if len(candidates[:wanted]) > most:
             raise _too_many(most)
-        return found[:wanted]
+        return candidates[:wanted]
 
     @property
     def now(self) -> datetime:
@@ -277,23 +279,23 @@ class Candidates:
 
     def of_plans(self, letters: Mapping[str, Iterable[Letter]]) -> dict[str, list[Candidate]]:
         """Return the dead letters of plans, as the tables know them now, by plan; its own replays do not count."""
-        by_place: dict[str, dict[str, list[Letter]]] = defaultdict(lambda: defaultdict(list))
+        by_coordinate: dict[str, dict[str, list[Letter]]] = defaultdict(lambda: defaultdict(list))
         for plan_id, of_plan in letters.items():
             for letter in of_plan:
-                by_place[letter.place][plan_id].append(letter)
+                by_coordinate[letter.coordinate][plan_id].append(letter)
         ids = {f"plan_{number}": plan_id for number, plan_id in enumerate(letters)}
-        named = ", ".join(f":{name}" for name in ids)
+        parameters = ", ".join(f":{name}" for name in ids)
         text = (
-            f"EXISTS (SELECT 1 FROM {REPLAYS} AS planned WHERE planned.plan_id IN ({named}) "
+            f"EXISTS (SELECT 1 FROM {REPLAYS} AS planned WHERE planned.plan_id IN ({parameters}) "
             f"AND planned.position IS NOT NULL AND {same_letter('planned')})"
         )
         rows: dict[str, list[dict[str, Any]]] = {plan_id: [] for plan_id in letters}
         if ids:
             values = {"cluster": self.warehouse.cluster, **ids}
             for row in self._rows(_statement(text), values, (*_TABLES, REPLAYS)):
-                found = Letter.of(row)
-                for plan_id, planned in by_place.get(found.place, {}).items():
-                    if any(one.may_be(found) for one in planned):
+                current = Letter.of(row)
+                for plan_id, planned in by_coordinate.get(current.coordinate, {}).items():
+                    if any(letter.may_be(current) for letter in planned):
                         rows[plan_id].append(row)
         return {name: self._known(of_plan, self._history(name)) if of_plan else [] for name, of_plan in rows.items()}
 
@@ -335,45 +337,45 @@ class Candidates:
         """
         places = []
         for text in dict.fromkeys(wanted):
-            place = Place.of(text)
-            if place is None:
+            coordinate = Place.of(text)
+            if coordinate is None:
                 shown = elided(text, WIDEST)
                 raise UsageError(f"'{shown}' is not the place of a dead letter: write it like dlq.orders:0:5.")
-            places.append(place)
+            places.append(coordinate)
         values: dict[str, Any] = {"cluster": self.warehouse.cluster}
-        for number, place in enumerate(places):
-            values |= {f"{part}_{number}": at for part, at in place._asdict().items()}
+        for number, coordinate in enumerate(places):
+            values |= {f"{part}_{number}": at for part, at in coordinate._asdict().items()}
         here = " OR ".join(
             "(" + " AND ".join(f"records.dlq_{part} = :{part}_{number}" for part in Place._fields) + ")"
             for number in range(len(places))
         )
-        found = self._accepted(here, values, None, None)
-        known = {one.place for one in found}
-        for place in places:
-            if ":".join(map(str, place)) not in known:
-                refused = self._refused(place)
+        candidates = self._accepted(here, values, None, None)
+        known = {candidate.coordinate for candidate in candidates}
+        for coordinate in places:
+            if ":".join(map(str, coordinate)) not in known:
+                refused = self._refused(coordinate)
                 if not refused:
-                    raise UsageError(f"Nothing is known of a dead letter at {place} in cluster '{self._cluster}'.")
-                found += refused
-        return found
+                    raise UsageError(f"Nothing is known of a dead letter at {coordinate} in cluster '{self._cluster}'.")
+                candidates += refused
+        return candidates
 
     @property
     def _cluster(self) -> str:
         return visible(self.warehouse.cluster)
 
-    def _refused(self, place: Place) -> list[Candidate]:
+    def _refused(self, coordinate: Place) -> list[Candidate]:
         equal: dict[str, str | int] = {
             "cluster": self.warehouse.cluster,
-            "dlq_topic": place.topic,
-            "dlq_partition": place.partition,
-            "dlq_offset": place.offset,
+            "dlq_topic": coordinate.topic,
+            "dlq_partition": coordinate.partition,
+            "dlq_offset": coordinate.offset,
         }
         for table, state in ((QUARANTINE, "quarantined"), (HELD, "held")):
             if self.warehouse.exists(table):
                 rows = jvmless.rows(self.warehouse, table, equal)
                 if rows:
-                    found = {name: rows[0].get(name) for name in COLUMNS}
-                    return [Candidate(found, state, teams=self._teams.of_row(found))]
+                    row = {name: rows[0].get(name) for name in COLUMNS}
+                    return [Candidate(row, state, teams=self._teams.of_row(row))]
         return []
 
     def _accepted(
@@ -397,27 +399,29 @@ class Candidates:
 
     def _known(self, rows: Sequence[dict[str, Any]], history: _History) -> list[Candidate]:
         """Return candidates with what replays, transactions and incidents say about their source records."""
-        found = []
+        candidates = []
         for row in rows:
             source = (row["original_topic"], row["original_partition"], row["original_offset"])
             letter = Letter.of(row)
-            same = [one for known, one in history.by_place.get(letter.place, ()) if known.may_be(letter)]
+            same = [
+                replay for known, replay in history.by_coordinate.get(letter.coordinate, ()) if known.may_be(letter)
+            ]
             of_source = history.by_source.get(source) if None not in source else None
             befores = same[-1:] + ([of_source] if of_source else [])
-            before = max(befores, key=lambda one: one["attempt"], default=None)
+            before = max(befores, key=lambda replay: replay["attempt"], default=None)
             died = history.standing.about(row)
-            told = attempt_of(origins.headers_of(row))
+            attempt = attempt_of(origins.headers_of(row))
             spans = history.aborted.get(source[:2], ()) if None not in source else ()
             incident_id, verdict = self._incident_of(row)
             teams = self._teams.of_row(row)
-            found.append(
+            candidates.append(
                 Candidate(
                     {name: row[name] for name in COLUMNS},
                     is_marker=row["is_marker"],
                     write_state=row["write_state"],
                     is_aborted=_within(spans, row["original_offset"]),
                     copies=row["copies"] or 1,
-                    attempt=1 + max([told, *(one["attempt"] for one in (before, died) if one is not None)]),
+                    attempt=1 + max([attempt, *(replay["attempt"] for replay in (before, died) if replay is not None)]),
                     replayed=_replay(same[-1] if same else of_source, is_itself=bool(same)),
                     is_discarded=row["is_discarded"],
                     is_discarded_by_rule=row["is_discarded_by_rule"],
@@ -428,18 +432,18 @@ class Candidates:
                     limits=self._teams.limits(teams),
                 )
             )
-        return found
+        return candidates
 
     def _history(self, but_of: str = "") -> _History:
         """Return what is known of source records; replays of one plan do not count."""
         rows = [row for row in self._replayed if row["plan_id"] != but_of]
         standing = Standing.known(self.warehouse, rows, self._plans)
-        found = _History(self._aborted, standing, self._hops)
+        history = _History(self._aborted, standing, self._hops)
         for row in rows:
             letter = Letter.of(row)
-            found.by_place[letter.place].append((letter, row))
-            found.by_source[row["original_topic"], row["original_partition"], row["original_offset"]] = row
-        return found
+            history.by_coordinate[letter.coordinate].append((letter, row))
+            history.by_source[row["original_topic"], row["original_partition"], row["original_offset"]] = row
+        return history
 
     @cached_property
     def _teams(self) -> Teams:
@@ -469,11 +473,11 @@ class Candidates:
         if not self.warehouse.exists(TRANSACTIONS):
             return {}
         text = f"SELECT topic, partition, ranges FROM {TRANSACTIONS} WHERE cluster = :cluster AND state = 'ABORTED'"
-        found: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
+        aborted: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
         for row in self._rows(text, {"cluster": self.warehouse.cluster}, (TRANSACTIONS,)):
             spans = [(span["first_offset"], span["last_offset"]) for span in row["ranges"] or ()]
-            found[row["topic"], row["partition"]] += spans
-        return {partition: sorted(spans) for partition, spans in found.items()}
+            aborted[row["topic"], row["partition"]] += spans
+        return {partition: sorted(spans) for partition, spans in aborted.items()}
 
     def _rows(self, text: str, values: Mapping[str, Any], tables: Iterable[str]) -> list[dict[str, Any]]:
         """Return the rows of a statement; tables of replays that do not exist yet are empty."""
@@ -502,14 +506,14 @@ class Candidates:
 class _History:
     """What is known of source records: aborted transactions by topic and partition, and rows of replayed records.
 
-    ``by_place`` has the rows of dead letters by place, ``by_source`` those of source records, the last replay last.
+    ``by_coordinate`` has the rows of dead letters, ``by_source`` those of source records, the last replay last.
     ``standing`` tells which replayed record a dead letter is about, ``hops`` from where a dead letter came.
     """
 
     aborted: dict[tuple[Any, ...], list[tuple[int, int]]]
     standing: Standing
     hops: Mapping[origins.Place, origins.Place]
-    by_place: dict[str, list[tuple[Letter, dict[str, Any]]]] = field(default_factory=lambda: defaultdict(list))
+    by_coordinate: dict[str, list[tuple[Letter, dict[str, Any]]]] = field(default_factory=lambda: defaultdict(list))
     by_source: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
 
 

@@ -17,9 +17,9 @@ def checks(settings: Settings) -> Iterator[Check]:
 
     Raises UsageError: the file cannot be used.
     """
-    told = rules.of(settings).rules
-    there = known.letters(Warehouse(settings)) if told else []
-    for rule in told if there else ():
+    known_rules = rules.of(settings).rules
+    there = known.letters(Warehouse(settings)) if known_rules else []
+    for rule in known_rules if there else ():
         if not any(rule.may_match(row) for row in there):
             finding = f"Rule '{visible(rule.name)}' of [replay] rules matches no dead letter that landed."
             remedy = "Correct its patterns, unless such ones are still to come."

@@ -103,25 +103,25 @@ def properties(kafka: Kafka, *, of_consumer: bool = False) -> dict[str, Any]:
     Raises UsageError: a file cannot be read, a secret is missing, or an option has no equivalent in librdkafka.
     """
     wanted = java.properties(kafka)
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         "client.id": "afterlog",
         "logger": _UNHEARD,
     }
-    found |= _tls(kafka, wanted)
+    options |= _tls(kafka, wanted)
     if (login := wanted.pop("sasl.jaas.config", None)) is not None:
-        found |= _login(login)
+        options |= _login(login)
     algorithm = wanted.pop("ssl.endpoint.identification.algorithm", None)
     if algorithm is not None:
-        found["ssl.endpoint.identification.algorithm"] = algorithm or "none"
+        options["ssl.endpoint.identification.algorithm"] = algorithm or "none"
     wanted.pop(_TIMEOUT, None)
     for name, value in wanted.items():
         if name in OF_CONSUMERS:
-            found |= {OF_CONSUMERS[name]: value} if of_consumer else {}
+            options |= {OF_CONSUMERS[name]: value} if of_consumer else {}
         elif name in NAMES:
-            found[NAMES[name]] = value
+            options[NAMES[name]] = value
         else:
             raise _refused(name)
-    return found
+    return options
 
 
 def timeout_of(kafka: Kafka) -> float:
@@ -139,37 +139,40 @@ def _refused(name: str, why: str = "") -> UsageError:
 
 def _tls(kafka: Kafka, wanted: dict[str, str]) -> dict[str, Any]:
     """Take the properties of certificates out of Java's and return librdkafka's."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     given = {name: value.get_secret_value() for name, value in kafka.options.items()}
     if kafka.ca_file is not None and "ssl.truststore.certificates" in wanted:
-        found["ssl.ca.location"] = os.fspath(located(kafka.ca_file))
+        options["ssl.ca.location"] = os.fspath(located(kafka.ca_file))
     if kafka.certificate_file is not None and "ssl.keystore.certificate.chain" in wanted:
-        found["ssl.certificate.location"] = os.fspath(located(kafka.certificate_file))
+        options["ssl.certificate.location"] = os.fspath(located(kafka.certificate_file))
     for name, (own, key) in _PEM.items():
         text = wanted.pop(name, None)
         if text is None or (name not in given and name != "ssl.keystore.key"):
             continue
         if text.count("-----BEGIN CERTIFICATE-----") > 1:
             raise _refused(name, f" for several certificates: name their file in {key}")
-        found.pop(own.replace(".pem", ".location"), None)
-        found[own] = text
+        options.pop(own.replace(".pem", ".location"), None)
+        options[own] = text
     truststore, where, keystore, whose = (wanted.pop(name, None) for name in _STORES)
     if where is not None:
         if (truststore or "JKS").upper() != "PEM":
             raise _refused("ssl.truststore.location", " for other types than PEM: name a PEM file in ca_file")
-        found["ssl.ca.location"] = where
+        options["ssl.ca.location"] = where
     if whose is not None:
         kind = (keystore or "JKS").upper()
         if kind == "PKCS12":
-            found |= {"ssl.keystore.location": whose, "ssl.keystore.password": wanted.pop("ssl.keystore.password", "")}
+            options |= {
+                "ssl.keystore.location": whose,
+                "ssl.keystore.password": wanted.pop("ssl.keystore.password", ""),
+            }
         elif kind == "PEM":
-            found |= {"ssl.certificate.location": whose, "ssl.key.location": whose}
+            options |= {"ssl.certificate.location": whose, "ssl.key.location": whose}
         else:
             raise _refused(
                 "ssl.keystore.location",
                 " for other types than PEM and PKCS12: name PEM files in certificate_file and key_file",
             )
-    return found
+    return options
 
 
 def _login(text: str) -> dict[str, str]:
@@ -236,8 +239,8 @@ class Answers:
         """Return one sentence about a request that failed (None: it was not answered), given what was heard."""
         with self._lock:
             heard = list(self._heard)
-        codes = {one.code() for one in heard} | ({error.code()} if error is not None else set())
-        text = "\n".join(str(one.str()) for one in [*heard, *([error] if error is not None else [])])
+        codes = {failure.code() for failure in heard} | ({error.code()} if error is not None else set())
+        text = "\n".join(str(failure.str()) for failure in [*heard, *([error] if error is not None else [])])
         servers = self.kafka.bootstrap_servers
         if KafkaError.CLUSTER_AUTHORIZATION_FAILED in codes:
             return UsageError(
@@ -245,8 +248,8 @@ class Answers:
             )
         if error is not None and error.code() not in _WAITED:
             return EnvironmentLacking(f"The brokers at {servers} refuse a request of a replay ({error.name()}).")
-        if found := probed(self.kafka):
-            return found
+        if probe_error := probed(self.kafka):
+            return probe_error
         if codes & {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}:
             return UsageError(
                 f"The brokers at {servers} refuse the user of [kafka] ({self.kafka.sasl_mechanism or 'SASL'}): "
@@ -305,8 +308,8 @@ class Admin:
                     answers[key] = self.of(future)
                 except KafkaException as error:
                     answers[key] = error.args[0]
-            refusals = [one for one in answers.values() if isinstance(one, KafkaError)]
-            if not any(one.code() in _PASSING for one in refusals) or time.monotonic() > deadline:
+            refusals = [refusal for refusal in answers.values() if isinstance(refusal, KafkaError)]
+            if not any(refusal.code() in _PASSING for refusal in refusals) or time.monotonic() > deadline:
                 return answers
             time.sleep(0.1)
 
@@ -345,12 +348,12 @@ def admin(settings: Settings) -> Admin:
 
     Raises UsageError: the settings cannot be used.
     """
-    found = properties(settings.kafka)
-    key = os.getpid(), timeout_of(settings.kafka), *sorted((name, str(value)) for name, value in found.items())
+    options = properties(settings.kafka)
+    key = os.getpid(), timeout_of(settings.kafka), *sorted((name, str(value)) for name, value in options.items())
     with _KEEPING:
         if key not in _KEPT:
             answers = Answers(settings)
-            made = made_of(settings, lambda found: AdminClient(found | {"error_cb": answers.heard}))
+            made = made_of(settings, lambda given: AdminClient(given | {"error_cb": answers.heard}))
             _KEPT[key] = Admin(made, answers)
         return _KEPT[key]
 
@@ -378,7 +381,7 @@ def consumer(
         "fetch.wait.max.ms": 50,  # so long the end of a partition takes to be told
         "error_cb": answers.heard,
     }
-    return made_of(settings, lambda found: Consumer(found | own | dict(options or {})), of_consumer=True)
+    return made_of(settings, lambda given: Consumer(given | own | dict(options or {})), of_consumer=True)
 
 
 def made_of(settings: Settings, make: Callable[[dict[str, Any]], T], *, of_consumer: bool = False) -> T:
@@ -390,8 +393,8 @@ def made_of(settings: Settings, make: Callable[[dict[str, Any]], T], *, of_consu
     except (KafkaException, ValueError, TypeError) as error:
         # The message can quote a value; a property's name in quotes cannot be one.
         known = set(NAMES.values()) | set(OF_CONSUMERS.values()) | {"sasl.mechanism", "ssl.ca.location"}
-        named = next((name for name in re.findall(r"[a-z.]+", str(error)) if name in known), None)
-        which = f" ({named})" if named else ""
+        property_name = next((name for name in re.findall(r"[a-z.]+", str(error)) if name in known), None)
+        which = f" ({property_name})" if property_name else ""
         raise UsageError(f"Kafka's client cannot use the settings of [kafka]{which}: fix them.") from None
 
 
@@ -419,23 +422,23 @@ def describe(admin: Admin, topics: Iterable[str]) -> dict[str, Topic]:
         return {}
     client = admin.client
     described = admin.all_of(lambda: client.describe_topics(TopicCollection(names), include_authorized_operations=True))
-    found = {}
+    by_name = {}
     for name, answer in described.items():
         if isinstance(answer, KafkaError):
             if answer.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                found[name] = Topic(name, may_read=False, may_write=False)
+                by_name[name] = Topic(name, may_read=False, may_write=False)
             elif answer.code() not in _GONE:
                 raise admin.answers.sentence(answer)
             continue
         operations = answer.authorized_operations
-        found[name] = Topic(
+        by_name[name] = Topic(
             name=name,
             topic_id=_as_java(str(answer.topic_id)),
             partitions=len(answer.partitions),
             may_read=AclOperation.READ in operations if operations else None,
             may_write=AclOperation.WRITE in operations if operations else None,
         )
-    seen = [topic for topic in found.values() if topic.topic_id is not None]
+    seen = [topic for topic in by_name.values() if topic.topic_id is not None]
     places = [(topic.name, partition) for topic in seen for partition in range(topic.partitions)]
     starts, ends = offsets(admin, places, "earliest"), offsets(admin, places, "latest")
     configured = _configs(admin, [topic.name for topic in seen])
@@ -443,19 +446,23 @@ def describe(admin: Admin, topics: Iterable[str]) -> dict[str, Topic]:
         enabled = configured.get(topic.name, {})
         of_topic = [(topic.name, partition) for partition in range(topic.partitions)]
         size, dead_letters = enabled.get("max.message.bytes"), enabled.get("errors.deadletterqueue.group.enable")
-        found[topic.name] = Topic(
+        by_name[topic.name] = Topic(
             name=topic.name,
             topic_id=topic.topic_id,
             partitions=topic.partitions,
-            ends=tuple(ends[place] for place in of_topic) if all(place in ends for place in of_topic) else None,
-            starts=tuple(starts[place] for place in of_topic) if all(place in starts for place in of_topic) else None,
+            ends=tuple(ends[topic_partition] for topic_partition in of_topic)
+            if all(topic_partition in ends for topic_partition in of_topic)
+            else None,
+            starts=tuple(starts[topic_partition] for topic_partition in of_topic)
+            if all(topic_partition in starts for topic_partition in of_topic)
+            else None,
             max_message_bytes=int(size) if size is not None else None,
             cleanup_policy=enabled.get("cleanup.policy"),
             is_dead_letter_topic=dead_letters == "true" if dead_letters is not None else None,
             may_read=topic.may_read,
             may_write=topic.may_write,
         )
-    return found
+    return by_name
 
 
 def offsets(
@@ -493,13 +500,13 @@ def _offsets(
         return {}
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
     answers = admin.all_of(lambda: admin.client.list_offsets(asked, isolation_level=level))
-    found = {}
-    for place, answer in answers.items():
+    by_partition = {}
+    for topic_partition, answer in answers.items():
         if not isinstance(answer, KafkaError):
-            found[(place.topic, place.partition)] = answer.offset
+            by_partition[(topic_partition.topic, topic_partition.partition)] = answer.offset
         elif answer.code() in _WAITED - _PASSING - {KafkaError._NOENT}:
             raise admin.answers.sentence(answer)
-    return found
+    return by_partition
 
 
 def _configs(admin: Admin, topics: list[str]) -> dict[str, dict[str, str]]:
@@ -507,7 +514,7 @@ def _configs(admin: Admin, topics: list[str]) -> dict[str, dict[str, str]]:
     if not topics:
         return {}
     asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
-    found: dict[str, dict[str, str]] = {}
+    configurations: dict[str, dict[str, str]] = {}
     for resource, answer in admin.all_of(lambda: admin.client.describe_configs(asked)).items():
         if isinstance(answer, KafkaError):
             if answer.code() not in _REFUSED | _GONE:
@@ -516,8 +523,8 @@ def _configs(admin: Admin, topics: list[str]) -> dict[str, dict[str, str]]:
         values = {name: answer[name].value for name in _CONFIGS if name in answer and answer[name].value is not None}
         if "cleanup.policy" in values:
             values["cleanup.policy"] = ",".join(sorted(part.strip() for part in values["cleanup.policy"].split(",")))
-        found[resource.name] = values
-    return found
+        configurations[resource.name] = values
+    return configurations
 
 
 def _as_java(topic_id: str) -> str | None:

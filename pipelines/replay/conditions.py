@@ -51,10 +51,10 @@ def condition(text: str, *, now: datetime) -> str:
         or any(part for name, part in select.args.items() if name not in ("expressions", "where", "kind"))
     ):
         raise _refused("it is not one condition")
-    found = _checked(where.this, now)
-    if _kind(found) not in (TRUTH, None):
+    checked = _checked(where.this, now)
+    if _kind(checked) not in (TRUTH, None):
         raise _refused("it is not true or false")
-    return str(found.sql("spark", comments=False))
+    return str(checked.sql("spark", comments=False))
 
 
 def _checked(node: Expr, now: datetime) -> Expr:
@@ -86,12 +86,12 @@ def _checked(node: Expr, now: datetime) -> Expr:
         if isinstance(value, exp.Expression):
             copy.set(name, _checked(value, now))
         elif isinstance(value, list):
-            copy.set(name, [_checked(one, now) if isinstance(one, exp.Expression) else one for one in value])
+            copy.set(name, [_checked(child, now) if isinstance(child, exp.Expression) else child for child in value])
     parts = list(copy.iter_expressions())
     if isinstance(copy, (*comparisons, exp.Between, exp.In)) and TIME in map(_kind, parts):
-        for one in parts:
-            if isinstance(one, exp.Literal) and one.is_string:
-                one.replace(_read(one))
+        for part in parts:
+            if isinstance(part, exp.Literal) and part.is_string:
+                part.replace(_read(part))
     return copy
 
 
@@ -108,7 +108,7 @@ def _kind(node: Expr) -> str | None:
         if isinstance(node, exp.Column):
             return KINDS[_COLUMNS[node.name]]
         return TRUTH if isinstance(node, exp.Boolean) else TIME if isinstance(node, exp.Cast) else None
-    given = {_kind(one) for one in node.iter_expressions() if not isinstance(one, exp.Interval)} - {None}
+    given = {_kind(child) for child in node.iter_expressions() if not isinstance(child, exp.Interval)} - {None}
     if isinstance(node, exp.Paren):
         return next(iter(given), None)
     if isinstance(node, exp.Add | exp.Sub):

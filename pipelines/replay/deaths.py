@@ -37,7 +37,7 @@ class Deaths:
         """Find the ends; raises AfterlogError: the cluster does not answer."""
         self._plan = bytes_of(plan.plan_id)
         self._places: dict[tuple[str, int, int], str] = {}
-        self._records = {record.letter.place for record in plan.records}
+        self._records = {record.letter.coordinate for record in plan.records}
         self.died: set[str] = set()
         names = {record.letter.topic for record in plan.records}
         topics = describe(admin, names)
@@ -66,8 +66,8 @@ class Deaths:
 
     def replayed(self, records: Iterable[Replayed]) -> None:
         """Take records that were replayed, so that their coordinates are known."""
-        for one in records:
-            self._places[one.record.topic, one.partition, one.offset] = one.record.letter.place
+        for replayed in records:
+            self._places[replayed.record.topic, replayed.partition, replayed.offset] = replayed.record.letter.coordinate
 
     def look(self) -> int:
         """Read what has come, and return how many records of the plan have died again."""
@@ -87,12 +87,12 @@ class Deaths:
         """Return the place of the dead letter whose replay died, given the headers of the new one."""
         last = dict(headers)
         if last.get(PLAN) == self._plan:
-            place = text_of(last.get(RECORD))
-            return place if place in self._records else None
+            coordinate = text_of(last.get(RECORD))
+            return coordinate if coordinate in self._records else None
         for names in _COORDINATES:
             topic, partition, offset = ((last.get(name) or b"").decode("utf-8", "replace") for name in names)
             if partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit():
-                found = self._places.get((topic, int(partition), int(offset)))
-                if found is not None:
-                    return found
+                known_coordinate = self._places.get((topic, int(partition), int(offset)))
+                if known_coordinate is not None:
+                    return known_coordinate
         return None

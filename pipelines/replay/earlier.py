@@ -117,7 +117,9 @@ def look(
             looked.judge()
         elif topic.is_compacted:
             _unknown(found, of_topic, f"topic {name} is compacted")
-        elif targets.settled(admin, {place: end for place, (_, end) in spans.items()}, stopped, _PATIENCE):
+        elif targets.settled(
+            admin, {topic_partition: end for topic_partition, (_, end) in spans.items()}, stopped, _PATIENCE
+        ):
             match = _Match(of_topic, behind.plan_id if behind else "", found)
             targets.read(settings, spans, looked.timed(match.take))
             looked.judge()
@@ -146,18 +148,18 @@ class _Look:
         places = [(topic.name, partition) for partition in range(topic.partitions)]
         timed = {} if known is not None or at is None else offsets_at(self.admin, places, at)
         spans = {}
-        for place in places:
-            partition = place[1]
+        for topic_partition in places:
+            partition = topic_partition[1]
             start, end = topic.starts[partition], topic.ends[partition]
             if known is not None:
                 begin = known[partition] if partition < len(known) else 0
             else:
-                begin = 0 if at is None else timed.get(place, 0)
+                begin = 0 if at is None else timed.get(topic_partition, 0)
                 begin = min([end if begin < 0 else begin, *self._behind_sources(partition)])
             if begin < start or (known is None and begin == start > 0):
                 self._cut[partition] = None  # until the first record tells its time
             if max(begin, start) < end:
-                spans[place] = (max(begin, start), end)
+                spans[topic_partition] = (max(begin, start), end)
         return spans
 
     def _behind_sources(self, partition: int) -> list[int]:
@@ -173,10 +175,10 @@ class _Look:
     def timed(self, take: Take) -> Take:
         """Return a function that notes the time of the first record of each partition, and gives records on."""
 
-        def taking(message: Message, place: tuple[str, int], offset: int) -> None:
-            if self._cut.get(place[1], 0) is None:
-                self._cut[place[1]] = message.timestamp()[1]
-            take(message, place, offset)
+        def taking(message: Message, topic_partition: tuple[str, int], offset: int) -> None:
+            if self._cut.get(topic_partition[1], 0) is None:
+                self._cut[topic_partition[1]] = message.timestamp()[1]
+            take(message, topic_partition, offset)
 
         return taking
 
@@ -203,31 +205,31 @@ class _Match:
         self._by_letter: dict[str, list[PlannedRecord]] = defaultdict(list)
         self._by_origin: dict[str, list[PlannedRecord]] = defaultdict(list)
         for record in records:
-            self._by_letter[_as_told(record.letter.place)].append(record)
-            if record.origin.place is not None:
-                self._by_origin[_as_told(record.origin.place)].append(record)
+            self._by_letter[_as_in_headers(record.letter.coordinate)].append(record)
+            if record.origin.coordinate is not None:
+                self._by_origin[_as_in_headers(record.origin.coordinate)].append(record)
 
-    def take(self, message: Message, place: tuple[str, int], offset: int) -> None:
+    def take(self, message: Message, topic_partition: tuple[str, int], offset: int) -> None:
         """Note the records of which a message is a replay by another plan."""
         headers = dict(headers_of(message))
         plan, letter = text_of(headers.get(PLAN)), text_of(headers.get(RECORD))
         if not _PLAN_ID.fullmatch(plan) or plan == self._own:
             return
-        told = Source.told_by(headers.items())
-        origin = told.place if told is not None else None
+        source = Source.told_by(headers.items())
+        origin = source.coordinate if source is not None else None
         at = message.timestamp()[1]
         attempt = attempt_of(headers.items()) or 1
         same = [*self._by_letter.get(letter, ())]
         same += [record for record in self._by_origin.get(origin or "", ()) if attempt >= record.attempt]
         for record in same:
             died = _millis(record)
-            is_what_died = (*place, offset) == record.source[:3]
+            is_what_died = (*topic_partition, offset) == record.source[:3]
             if (died is None or at >= died) and not is_what_died:
                 self._found.replayed.setdefault(plan, {})[record.letter] = record
 
 
-def _as_told(place: str) -> str:
-    return text_of(bytes_of(place))
+def _as_in_headers(coordinate: str) -> str:
+    return text_of(bytes_of(coordinate))
 
 
 def _unknown(found: Found, records: Iterable[PlannedRecord], why: str) -> None:

@@ -73,15 +73,17 @@ class Eligibility:
     @property
     def in_words(self) -> list[str]:
         """It in sentences."""
-        lines = [one.in_words for one in self.replayed[:MOST_REPLAYS]]
+        lines = [replayed.in_words for replayed in self.replayed[:MOST_REPLAYS]]
         for (plan_id, group), count in list(self.of_others.items())[:MOST_REPLAYS]:
-            of = f"dead letters of group {visible(group)}" if group is not None else "other dead letters"
+            subject = f"dead letters of group {visible(group)}" if group is not None else "other dead letters"
             were = "1 record was" if count == 1 else f"{count:,} records were"
-            lines.append(f"{were} not replayed, but plan {plan_id} replayed the same source records as {of}.")
+            lines.append(f"{were} not replayed, but plan {plan_id} replayed the same source records as {subject}.")
         if self.eligible is None or self.chosen is None:
             return [*lines, f"How many records a plan would replay is not known: {self.why_unknown}"]
-        of = "it" if self.chosen == 1 else f"the {self.chosen:,} records"
-        lines.append(f"A plan would replay {self.eligible:,} of {of}, as far as the tables tell: no cluster was asked.")
+        subject = "it" if self.chosen == 1 else f"the {self.chosen:,} records"
+        lines.append(
+            f"A plan would replay {self.eligible:,} of {subject}, as far as the tables tell: no cluster was asked."
+        )
         if self.to_fetch:
             lines.append(f"Of these {self.to_fetch:,} only if the original topic still has the payload.")
         ranked = Counter(self.reasons or {}).most_common()
@@ -103,8 +105,13 @@ class Eligibility:
                 for (plan_id, group), count in self.of_others.items()
             ],
             "replayed": [
-                {"plan": one.plan_id, "records": one.records, "last_at": one.last_at, "outcomes": dict(one.outcomes)}
-                for one in self.replayed
+                {
+                    "plan": replayed.plan_id,
+                    "records": replayed.records,
+                    "last_at": replayed.last_at,
+                    "outcomes": dict(replayed.outcomes),
+                }
+                for replayed in self.replayed
             ],
         }
 
@@ -130,10 +137,10 @@ class Replays:
             incident = candidates.incident(incident_id)
             if incident["record_count"] > MOST_JUDGED:
                 return self._of_many(incident)
-            found = candidates.chosen(Choice(incident=incident_id), settings.replay.most_records)
-            replayed = self._told(found)
+            letters = candidates.chosen(Choice(incident=incident_id), settings.replay.most_records)
+            replayed = self._told(letters)
             options = Options(max_replays=settings.replay.max_replays)
-            entries = judged(self.warehouse, found, candidates.rules, options, self._letter_topics, self._erased)
+            entries = judged(self.warehouse, letters, candidates.rules, options, self._letter_topics, self._erased)
             planning.leave_out_repeated(entries)
             planning.leave_out_beyond_limits(entries, Teams.of_settings(settings))
         except AfterlogError as error:
@@ -141,32 +148,36 @@ class Replays:
         eligible = [entry for entry in entries if not entry.reasons]
         reasons = Counter(reason for entry in entries for reason in entry.reasons)
         to_fetch = sum(entry.is_to_fetch for entry in eligible)
-        befores = [one.replayed for one in found if one.replayed is not None and not one.replayed.is_itself]
-        of_others = Counter((one.plan_id, one.group) for one in befores)
+        befores = [
+            candidate.replayed
+            for candidate in letters
+            if candidate.replayed is not None and not candidate.replayed.is_itself
+        ]
+        of_others = Counter((replay.plan_id, replay.group) for replay in befores)
         return Eligibility(len(entries), len(eligible), to_fetch, reasons, replayed, of_others)
 
     def _of_many(self, incident: Mapping[str, Any]) -> Eligibility:
         """Return what was replayed of an incident whose records are too many to be judged while somebody waits."""
         name, count = incident["incident_id"], incident["record_count"]
-        found = [candidate for candidate in self._all_replayed if candidate.incident_id == name]
+        replayed = [candidate for candidate in self._all_replayed if candidate.incident_id == name]
         why = f"the incident has {count:,} records; `afterlog replay plan --incident {name} --dry-run` judges each."
-        return Eligibility(replayed=self._told(found), why_unknown=why)
+        return Eligibility(replayed=self._told(replayed), why_unknown=why)
 
     def _told(self, candidates: Sequence[Candidate]) -> list[Replayed]:
         """Return what plans replayed of dead letters, the newest first."""
-        places = {candidate.place for candidate in candidates}
+        places = {candidate.coordinate for candidate in candidates}
         by_plan: dict[str, list[datetime]] = {}
         for row in self._rows:
-            if Letter.of(row).place in places:
+            if Letter.of(row).coordinate in places:
                 by_plan.setdefault(row["plan_id"], []).append(row["replayed_at"])
         outcomes: dict[str, Counter[str]] = {}
         for row in self._outcomes if by_plan else ():
-            if Letter.of(row).place in places:
+            if Letter.of(row).coordinate in places:
                 outcomes.setdefault(row["plan_id"], Counter())[row["outcome"]] += 1
-        found = [
+        replayed = [
             Replayed(plan_id, len(times), max(times), outcomes.get(plan_id, {})) for plan_id, times in by_plan.items()
         ]
-        return sorted(found, key=lambda one: (one.last_at, one.plan_id), reverse=True)
+        return sorted(replayed, key=lambda replay: (replay.last_at, replay.plan_id), reverse=True)
 
     @cached_property
     def _candidates(self) -> Candidates:
@@ -191,11 +202,11 @@ class Replays:
     @cached_property
     def _all_replayed(self) -> list[Candidate]:
         """The dead letters that plans replayed."""
-        places = tuple(dict.fromkeys(Letter.of(row).place for row in self._rows))
-        found: list[Candidate] = []
+        places = tuple(dict.fromkeys(Letter.of(row).coordinate for row in self._rows))
+        candidates: list[Candidate] = []
         for first in range(0, len(places), MOST_NAMED):
-            found += self._candidates.chosen(Choice(records=places[first : first + MOST_NAMED]), MOST_NAMED)
-        return found
+            candidates += self._candidates.chosen(Choice(records=places[first : first + MOST_NAMED]), MOST_NAMED)
+        return candidates
 
 
 def judged(
@@ -226,15 +237,15 @@ def claims(settings: Settings, entries: Sequence[planning.Entry]) -> Mapping[Let
     if not place_of(settings).has(NAME):
         return {}
     with Journal.of(settings) as journal:
-        found = journal.claims(entry.letter for entry in entries)
+        claimed = journal.claims(entry.letter for entry in entries)
         sources = journal.claimed_sources(entry.source for entry in entries)
-        produced = journal.are_produced(found)
-    taken = {entry.letter for entry in entries if entry.letter in found or entry.source.place in sources}
+        produced = journal.are_produced(claimed)
+    taken = {entry.letter for entry in entries if entry.letter in claimed or entry.source.coordinate in sources}
     return {letter: letter in produced for letter in taken}
 
 
 def letter_topics(warehouse: Warehouse) -> set[str]:
     """Return the dead-letter topics of which records landed."""
     equal: Mapping[str, str | int] = {"cluster": warehouse.cluster}
-    found = jvmless.query(warehouse, RECORDS, "SELECT DISTINCT dlq_topic FROM rows", equal)
-    return {row["dlq_topic"] for row in found}
+    rows = jvmless.query(warehouse, RECORDS, "SELECT DISTINCT dlq_topic FROM rows", equal)
+    return {row["dlq_topic"] for row in rows}

@@ -58,17 +58,17 @@ def fetch(
     Raises AfterlogError: the cluster does not answer, or Afterlog is not allowed to read one of the topics.
     """
     wanted = sorted(set(places))
-    found: dict[Place, Fetched | Missing] = dict.fromkeys(wanted, ABSENT)
+    records: dict[Place, Fetched | Missing] = dict.fromkeys(wanted, ABSENT)
     if not wanted:
-        return found
+        return records
     asked = admin(settings)
     here, behind = _readable(asked, wanted, topics)
-    found |= dict.fromkeys(behind, OPEN)
+    records |= dict.fromkeys(behind, OPEN)
     committed = _read(settings, here, "read_committed")
-    found |= committed
-    hidden = _read(settings, [place for place in here if place not in committed], "read_uncommitted")
-    found |= dict.fromkeys(hidden, ABORTED)
-    return found
+    records |= committed
+    hidden = _read(settings, [coordinate for coordinate in here if coordinate not in committed], "read_uncommitted")
+    records |= dict.fromkeys(hidden, ABORTED)
+    return records
 
 
 def place_of(letter: Letter) -> Place:
@@ -98,10 +98,14 @@ def _readable(
         if topic.starts is not None and topic.ends is not None
         for partition in range(topic.partitions)
     }
-    there = [place for place in wanted if place[:2] in logs and logs[place[:2]][0] <= place[2] < logs[place[:2]][1]]
-    stable = offsets(asked, {place[:2] for place in there}, "latest", "read_committed")
-    here = [place for place in there if place[2] < stable.get(place[:2], 0)]
-    return here, [place for place in there if place[2] >= stable.get(place[:2], 0)]
+    there = [
+        coordinate
+        for coordinate in wanted
+        if coordinate[:2] in logs and logs[coordinate[:2]][0] <= coordinate[2] < logs[coordinate[:2]][1]
+    ]
+    stable = offsets(asked, {coordinate[:2] for coordinate in there}, "latest", "read_committed")
+    here = [coordinate for coordinate in there if coordinate[2] < stable.get(coordinate[:2], 0)]
+    return here, [coordinate for coordinate in there if coordinate[2] >= stable.get(coordinate[:2], 0)]
 
 
 def _read(settings: Settings, places: Sequence[Place], isolation: Isolation) -> dict[Place, Fetched]:
@@ -113,41 +117,45 @@ def _read(settings: Settings, places: Sequence[Place], isolation: Isolation) -> 
             of_partition[-1].append(offset)
         else:
             of_partition.append([offset])
-    found: dict[Place, Fetched] = {}
+    records: dict[Place, Fetched] = {}
     if not ranges:
-        return found
+        return records
     answers = Answers(settings)
     reader = consumer(settings, isolation, answers=answers)
     try:
         for number in range(max(map(len, ranges.values()))):
             spans = {
-                place: of_partition[number] for place, of_partition in ranges.items() if number < len(of_partition)
+                topic_partition: of_partition[number]
+                for topic_partition, of_partition in ranges.items()
+                if number < len(of_partition)
             }
-            found |= _read_spans(reader, answers, spans)
+            records |= _read_spans(reader, answers, spans)
     finally:
         reader.close()
-    return found
+    return records
 
 
 def _read_spans(
     reader: Consumer, answers: Answers, spans: Mapping[tuple[str, int], Sequence[int]]
 ) -> dict[Place, Fetched]:
     """Read one range of each partition."""
-    found: dict[Place, Fetched] = {}
-    left = {place: set(span) for place, span in spans.items()}
-    reader.assign([TopicPartition(*place, span[0]) for place, span in spans.items()])
-    for place, offset, message in stream(reader, answers):
-        if place not in left:
+    records: dict[Place, Fetched] = {}
+    left = {topic_partition: set(span) for topic_partition, span in spans.items()}
+    reader.assign([TopicPartition(*topic_partition, span[0]) for topic_partition, span in spans.items()])
+    for topic_partition, offset, message in stream(reader, answers):
+        if topic_partition not in left:
             continue
-        if message is not None and offset in left[place]:
-            found[*place, offset] = Fetched(message.key(), message.value(), headers_of(message), _timestamp(message))
-        if message is None or offset >= spans[place][-1]:
-            del left[place]
+        if message is not None and offset in left[topic_partition]:
+            records[*topic_partition, offset] = Fetched(
+                message.key(), message.value(), headers_of(message), _timestamp(message)
+            )
+        if message is None or offset >= spans[topic_partition][-1]:
+            del left[topic_partition]
             if not left:
                 break
-            reader.incremental_unassign([TopicPartition(*place)])
+            reader.incremental_unassign([TopicPartition(*topic_partition)])
     reader.unassign()
-    return found
+    return records
 
 
 def stream(reader: Consumer, answers: Answers) -> Iterator[tuple[tuple[str, int], int, Message | None]]:

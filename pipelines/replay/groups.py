@@ -19,15 +19,17 @@ def committed(settings: Settings, wanted: Mapping[str, Collection[tuple[str, int
     """
     admin = client.admin(settings)
     client.cluster_id(admin)  # a cluster that does not answer is one sentence
-    found: dict[tuple[str, str, int], int] = {}
+    offsets: dict[tuple[str, str, int], int] = {}
     for group, partitions in wanted.items():
-        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(*place) for place in sorted(partitions)])
+        asked = ConsumerGroupTopicPartitions(
+            group, [TopicPartition(*topic_partition) for topic_partition in sorted(partitions)]
+        )
         for future in admin.client.list_consumer_group_offsets([asked]).values():
             try:
                 answered = future.result(timeout=settings.kafka.timeout_seconds)
             except (KafkaException, TimeoutError):
                 continue
-            for place in answered.topic_partitions or ():
-                if place.error is None and place.offset >= 0:
-                    found[group, place.topic, place.partition] = place.offset
-    return found
+            for topic_partition in answered.topic_partitions or ():
+                if topic_partition.error is None and topic_partition.offset >= 0:
+                    offsets[group, topic_partition.topic, topic_partition.partition] = topic_partition.offset
+    return offsets

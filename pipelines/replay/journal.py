@@ -135,20 +135,20 @@ def place_of(settings: Settings) -> Store:
 
 
 @contextlib.contextmanager
-def alone(place: Store, plan_id: str) -> Iterator[None]:
+def alone(store: Store, plan_id: str) -> Iterator[None]:
     """Be the only runner of a plan; if the process dies, a directory's lock ends, on an object store after 30 s.
 
     Raises WriterBusy: another process runs the plan.
     """
-    with place.lock(_lock_of(plan_id), f"plan {plan_id}", _LOCK_SECONDS) as is_held:
+    with store.lock(_lock_of(plan_id), f"plan {plan_id}", _LOCK_SECONDS) as is_held:
         if not is_held:
             raise WriterBusy(f"Another process runs plan {plan_id}: wait for it, or pause the plan.")
         yield
 
 
-def is_running(place: Store, plan_id: str) -> bool:
+def is_running(store: Store, plan_id: str) -> bool:
     """Tell whether a process runs a plan."""
-    return place.is_locked(_lock_of(plan_id))
+    return store.is_locked(_lock_of(plan_id))
 
 
 def _lock_of(plan_id: str) -> str:
@@ -157,9 +157,9 @@ def _lock_of(plan_id: str) -> str:
     return f"{plan_id}.lock"
 
 
-def _unwritable(place: Store, why: str) -> EnvironmentLacking:
+def _unwritable(store: Store, why: str) -> EnvironmentLacking:
     return EnvironmentLacking(
-        f"{place.root} cannot be written ({why}): replays remember there what they did, so fix it."
+        f"{store.root} cannot be written ({why}): replays remember there what they did, so fix it."
     )
 
 
@@ -170,12 +170,12 @@ def _change(method: Method) -> Method:
     """Let a method be one transaction, made again while other processes are faster."""
 
     @wraps(method)
-    def changed(self: Journal, *given: Any, **named: Any) -> Any:
-        given = tuple([*one] if isinstance(one, Iterator) else one for one in given)
+    def changed(self: Journal, *given: Any, **keywords: Any) -> Any:
+        given = tuple([*argument] if isinstance(argument, Iterator) else argument for argument in given)
         for _ in range(_TURNS):
             with contextlib.suppress(Changed), self._transaction():
-                return method(self, *given, **named)
-        raise _unwritable(self.place, "other processes write it all the time")
+                return method(self, *given, **keywords)
+        raise _unwritable(self.store, "other processes write it all the time")
 
     return changed  # type: ignore[return-value]
 
@@ -190,13 +190,13 @@ class Journal:
     Raises EnvironmentLacking in all methods: the database cannot be read or written.
     """
 
-    def __init__(self, place: Store, cluster: str) -> None:
+    def __init__(self, store: Store, cluster: str) -> None:
         """Open the journal in a place for the plans of a cluster, and create both if they are not there."""
-        self.place = place
+        self.store = store
         self._cluster = cluster
         with self._clear():
             self._database: Database = (
-                ObjectDatabase(place) if isinstance(place, Objects) else FileDatabase(Path(place.root))
+                ObjectDatabase(store) if isinstance(store, Objects) else FileDatabase(Path(store.root))
             )
             self._complete()
             self.since = self._remembered()
@@ -267,9 +267,9 @@ class Journal:
 
     def status(self, plan_id: str) -> Status | None:
         """Return where a plan stands; None if the journal does not know it."""
-        found = self._row(plan_id)
-        if found is None or found.state is not State.RUNNING or is_running(self.place, plan_id):
-            return found
+        status = self._row(plan_id)
+        if status is None or status.state is not State.RUNNING or is_running(self.store, plan_id):
+            return status
         return self._row(plan_id, State.READY)
 
     def ask_pause(self, plan_id: str) -> None:
@@ -283,7 +283,7 @@ class Journal:
         learns from the target what was committed, and cancels the plan without replaying more.
         """
         try:
-            with alone(self.place, plan_id):
+            with alone(self.store, plan_id):
                 self._cancel_unless_unsettled(plan_id)
         except WriterBusy:
             self._ask(plan_id, Request.CANCEL)
@@ -291,8 +291,8 @@ class Journal:
     @_change
     def resume(self, plan_id: str) -> None:
         """Let a paused plan be run again; raises UsageError: it is cancelled."""
-        found = self._row(plan_id)
-        if found is not None and (found.state is State.CANCELLED or found.request is Request.CANCEL):
+        status = self._row(plan_id)
+        if status is not None and (status.state is State.CANCELLED or status.request is Request.CANCEL):
             raise UsageError(f"Plan {plan_id} is cancelled: make a new plan for what it did not replay.")
         self._execute(
             "UPDATE plans SET request = NULL, updated_at = ?, sentence = iif(state = ?, NULL, sentence),"
@@ -307,20 +307,22 @@ class Journal:
         Somebody makes the same plan anew. What it replayed stays known, and the run learns it from the target. Return
         how it had ended; None if it cannot be run again, or need not be revived.
         """
-        found = self._row(plan_id)
-        if found is None or not (found.state is State.CANCELLED or (found.state is State.FINISHED and found.skipped)):
+        status = self._row(plan_id)
+        if status is None or not (
+            status.state is State.CANCELLED or (status.state is State.FINISHED and status.skipped)
+        ):
             return None
         self._execute(
             "UPDATE plans SET state = ?, sentence = NULL, exit_code = NULL, request = NULL, skipped = 0,"
             " updated_at = ? WHERE plan_id = ?",
             (State.READY, _now(), plan_id),
         )
-        return found.state
+        return status.state
 
     def claimed_sources(self, sources: Iterable[Source]) -> dict[str, str]:
         """Return, for the places of source records of which plans took a dead letter, the last such plan."""
-        found = ((source.place, self._last_plan(_OF_SAME_SOURCE, source[:3])) for source in sources)
-        return {place: plan_id for place, plan_id in found if place is not None and plan_id is not None}
+        pairs = ((source.coordinate, self._last_plan(_OF_SAME_SOURCE, source[:3])) for source in sources)
+        return {place: plan_id for place, plan_id in pairs if place is not None and plan_id is not None}
 
     def are_produced(self, letters: Iterable[Letter]) -> set[Letter]:
         """Return the dead letters, among some, that stand committed on a target."""
@@ -330,8 +332,8 @@ class Journal:
 
     def claims(self, letters: Iterable[Letter]) -> dict[Letter, str]:
         """Return, for the dead letters that plans replayed or are about to replay, the last such plan."""
-        found = ((letter, self._last_plan(_OF_SAME_LETTER, letter)) for letter in letters)
-        return {letter: plan_id for letter, plan_id in found if plan_id is not None}
+        pairs = ((letter, self._last_plan(_OF_SAME_LETTER, letter)) for letter in letters)
+        return {letter: plan_id for letter, plan_id in pairs if plan_id is not None}
 
     # What a runner writes
 
@@ -466,9 +468,9 @@ class Journal:
 
     def _unsettled(self, plan_id: str) -> bool:
         """Tell whether a batch was attempted of which nobody knows yet whether it was committed."""
-        found = self._row(plan_id)
+        status = self._row(plan_id)
         unknown = self._execute("SELECT 1 FROM claims WHERE plan_id = ? AND produced = 0 LIMIT 1", (plan_id,))
-        return bool(unknown) or found is None or not found.since_planned
+        return bool(unknown) or status is None or not status.since_planned
 
     def _cancel(self, plan_id: str) -> None:
         self._execute("DELETE FROM claims WHERE plan_id = ? AND produced = 0", (plan_id,))
@@ -490,9 +492,9 @@ class Journal:
         """Write a request down; return False if the plan has ended, or is to be cancelled already."""
         if self._row(plan_id) is None:
             self._insert(plan_id, since_planned=False)
-        found = self._row(plan_id)
-        assert found is not None
-        if found.state in (State.FINISHED, State.CANCELLED) or found.request is Request.CANCEL is not request:
+        status = self._row(plan_id)
+        assert status is not None
+        if status.state in (State.FINISHED, State.CANCELLED) or status.request is Request.CANCEL is not request:
             return False
         self._execute("UPDATE plans SET request = ?, updated_at = ? WHERE plan_id = ?", (request, _now(), plan_id))
         return True
@@ -511,14 +513,14 @@ class Journal:
             (plan_id,),
         )
         for state, sentence, request, since_planned, attempted, replayed, skipped, updated_at, exit_code in rows:
-            found = State(state)
-            if found is State.RUNNING:
-                found = in_place_of_running
-            if found in (State.READY, State.FAILED) and request == Request.PAUSE:
-                found, sentence, exit_code = State.PAUSED, None, None
+            shown_state = State(state)
+            if shown_state is State.RUNNING:
+                shown_state = in_place_of_running
+            if shown_state in (State.READY, State.FAILED) and request == Request.PAUSE:
+                shown_state, sentence, exit_code = State.PAUSED, None, None
             return Status(
                 plan_id,
-                found,
+                shown_state,
                 sentence,
                 Request(request) if request else None,
                 bool(since_planned),
@@ -548,14 +550,14 @@ class Journal:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise _unwritable(self.place, str(error)) from None
+            raise _unwritable(self.store, str(error)) from None
         except sqlite3.DatabaseError:
             raise EnvironmentLacking(
-                f"{self.place.root}/{NAME} is damaged: move it away, with the files beside it, and run again; "
+                f"{self.store.root}/{NAME} is damaged: move it away, with the files beside it, and run again; "
                 "plans learn from their targets what was replayed, but other plans could then replay the same records."
             ) from None
         except OSError as error:
-            raise _unwritable(self.place, error.strerror or "it cannot be opened") from None
+            raise _unwritable(self.store, error.strerror or "it cannot be opened") from None
 
 
 def unsure(content: bytes, since: datetime) -> bytes:

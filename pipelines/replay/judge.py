@@ -97,37 +97,37 @@ class Options:
 def of_record(candidate: Candidate, action: Action, options: Options) -> list[str]:
     """Return the reasons that tables and rules give, without a cluster."""
     row = candidate.row
-    found = []
+    reasons = []
     if candidate.state != "accepted":
         return [candidate.state]
     if candidate.copies > 1 and row["dlq_topic_id"] is None:
-        found.append("ambiguous_place")
+        reasons.append("ambiguous_place")
     if candidate.is_marker:
-        found.append("control_marker")
+        reasons.append("control_marker")
     elif row["control_marker_suspected"] and candidate.is_marker is None:
-        found.append("control_marker_suspected")
+        reasons.append("control_marker_suspected")
     if candidate.is_aborted:
-        found.append("aborted_transaction")
+        reasons.append("aborted_transaction")
     if candidate.write_state == "ABORTED":
-        found.append("rolled_back")
+        reasons.append("rolled_back")
     if candidate.replayed is not None and not options.again:
-        found.append("replayed_before")
-    found += of_attempts(candidate, options)
+        reasons.append("replayed_before")
+    reasons += of_attempts(candidate, options)
     is_ruled = candidate.is_discarded_by_rule and (action == "DISCARD" or options.ignore_rules)
     if candidate.is_discarded and not options.again and not is_ruled:
-        found.append("discarded")
+        reasons.append("discarded")
     if action in ("HOLD", "DISCARD") and not options.ignore_rules:
-        found.append(action.lower())
+        reasons.append(action.lower())
     if row["masked"]:
-        found.append("masked")
+        reasons.append("masked")
     elif row["lossy_encoding"]:
-        found.append("lossy_encoding")
+        reasons.append("lossy_encoding")
     target = options.target_of(candidate)
     if target is None:
-        found.append("topic_is_id" if row["original_topic_id"] else "no_source")
+        reasons.append("topic_is_id" if row["original_topic_id"] else "no_source")
     elif candidate.limits.forbid(target):
-        found.append("team_never")
-    return found
+        reasons.append("team_never")
+    return reasons
 
 
 def of_attempts(candidate: Candidate, options: Options) -> list[str]:
@@ -143,22 +143,22 @@ def of_target(candidate: Candidate, options: Options, targets: Mapping[str, Topi
     topic = options.target_of(candidate)
     if topic is None:
         return []
-    found = []
+    reasons = []
     target = targets.get(topic)
     if target is not None and target.is_dead_letter_topic:
-        found.append("loop")
+        reasons.append("loop")
     if target is None:
-        return [*found, "target_gone"]
+        return [*reasons, "target_gone"]
     if target.may_write is False:
-        found.append("not_allowed")
+        reasons.append("not_allowed")
     if options.to is None:
         ends = target.ends or ()
         partition, offset = candidate.row["original_partition"], candidate.row["original_offset"]
         if partition is not None and not 0 <= partition < len(ends):
-            found.append("partition_gone")
+            reasons.append("partition_gone")
         elif partition is not None and offset is not None and offset >= ends[partition]:
-            found.append("target_recreated")
-    return found
+            reasons.append("target_recreated")
+    return reasons
 
 
 def is_too_large(key: bytes | None, value: bytes | None, headers: Collection[Any], target: Topic) -> bool:

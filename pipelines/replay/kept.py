@@ -83,11 +83,11 @@ class Database(ABC):
             raise
 
 
-def snapshot(place: Store) -> bytes | None:
+def snapshot(store: Store) -> bytes | None:
     """Return the bytes of the database in a place as of its last transaction; None if there is none."""
-    if isinstance(place, Objects) or not place.has(NAME):
-        return place.read(NAME)
-    with contextlib.closing(sqlite3.connect(Path(place.root) / NAME, timeout=_BUSY_SECONDS)) as connection:
+    if isinstance(store, Objects) or not store.has(NAME):
+        return store.read(NAME)
+    with contextlib.closing(sqlite3.connect(Path(store.root) / NAME, timeout=_BUSY_SECONDS)) as connection:
         return connection.serialize()
 
 
@@ -125,10 +125,10 @@ class FileDatabase(Database):
 class ObjectDatabase(Database):
     """An object with the bytes of a database."""
 
-    def __init__(self, place: Objects) -> None:
+    def __init__(self, store: Objects) -> None:
         """Read it; it is created by the first change if it is not there."""
-        self.place = place
-        self.name = f"{place.root}/{NAME}"
+        self.store = store
+        self.name = f"{store.root}/{NAME}"
         self._version: str | None = None
         self._called: str | None = None
         self._looked_at = 0.0
@@ -152,7 +152,7 @@ class ObjectDatabase(Database):
             last = self.connection.execute("INSERT INTO changes (name) VALUES (?)", (change,)).lastrowid or 0
             self.connection.execute("DELETE FROM changes WHERE number <= ?", (last - _MOST_CHANGES,))
         content, self._is_known = self.connection.serialize(), False
-        version = self.place.replace(NAME, content, self._version)
+        version = self.store.replace(NAME, content, self._version)
         if version is None:  # the answer to an earlier attempt can be lost: then the object is ours
             self._read()
             if not self.connection.execute("SELECT 1 FROM changes WHERE name = ?", (change,)).fetchall():
@@ -171,23 +171,23 @@ class ObjectDatabase(Database):
 
     def is_there(self) -> bool:
         """Tell whether the object is there; a transaction notices it, too."""
-        return self._called is None or self.place.has(NAME)
+        return self._called is None or self.store.has(NAME)
 
     def _read(self) -> None:
-        found = self.place.versioned(NAME)
+        file = self.store.versioned(NAME)
         self._looked_at = time.monotonic()
-        version = found.version if found else None
+        version = file.version if file else None
         if version == self._version and self._is_known:
             return
         self._version, self._called, self._is_known = version, None, True
         self.connection.close()
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
-        if found is None:
+        if file is None:
             self.connection.executescript(_WRITTEN)
             return
-        databases.load(self.connection, found.content)
+        databases.load(self.connection, file.content)
         self.connection.executescript(_WRITTEN)
         for name, at in self.connection.execute("SELECT name, at FROM written"):
             self._called = str(name)
-            if found.modified_at - datetime.fromisoformat(at) > _CLOCKS:
+            if file.modified_at - datetime.fromisoformat(at) > _CLOCKS:
                 self.was_restored = True

@@ -38,13 +38,15 @@ class Letter(NamedTuple):
         return cls(row["dlq_topic"], row["dlq_topic_id"] or "", row["dlq_partition"], row["dlq_offset"])
 
     @property
-    def place(self) -> str:
+    def coordinate(self) -> str:
         """TOPIC:PARTITION:OFFSET."""
         return f"{self.topic}:{self.partition}:{self.offset}"
 
     def may_be(self, other: Letter) -> bool:
         """Tell whether it can be the same dead letter: a file does not tell the topic's id, which is learned later."""
-        return self.place == other.place and (self.topic_id == other.topic_id or "" in (self.topic_id, other.topic_id))
+        return self.coordinate == other.coordinate and (
+            self.topic_id == other.topic_id or "" in (self.topic_id, other.topic_id)
+        )
 
 
 class Source(NamedTuple):
@@ -56,7 +58,7 @@ class Source(NamedTuple):
     timestamp: int | None = None
 
     @property
-    def place(self) -> str | None:
+    def coordinate(self) -> str | None:
         """TOPIC:PARTITION:OFFSET; None if a part is unknown."""
         if self.topic is None or self.partition is None or self.offset is None:
             return None
@@ -70,16 +72,16 @@ class Source(NamedTuple):
     @classmethod
     def told_by(cls, headers: Iterable[tuple[str, str | bytes | None]]) -> Self | None:
         """Return the first place and time that headers of a replayed record tell; None if they tell none."""
-        named = {name: text_of(value) for name, value in headers if name in (ORIGINAL, TIMESTAMP)}
-        at = named.get(TIMESTAMP, "")
+        values = {name: text_of(value) for name, value in headers if name in (ORIGINAL, TIMESTAMP)}
+        at = values.get(TIMESTAMP, "")
         is_time = _MILLIS.fullmatch(at) and int(at) <= GREATEST_MILLIS
-        return cls.of_place(named.get(ORIGINAL, ""), int(at) if is_time else None)
+        return cls.of_coordinate(values.get(ORIGINAL, ""), int(at) if is_time else None)
 
     @classmethod
-    def of_place(cls, text: str, timestamp: int | None = None) -> Self | None:
+    def of_coordinate(cls, text: str, timestamp: int | None = None) -> Self | None:
         """Return the record at TOPIC:PARTITION:OFFSET; None if the text is no place."""
-        place = _PLACE.fullmatch(text)
-        return cls(place[1], int(place[2]), int(place[3]), timestamp) if place is not None else None
+        match = _PLACE.fullmatch(text)
+        return cls(match[1], int(match[2]), int(match[3]), timestamp) if match is not None else None
 
 
 def bytes_of(text: str) -> bytes:
@@ -94,9 +96,9 @@ def text_of(value: str | bytes | None) -> str:
 
 def attempt_of(headers: Iterable[tuple[str, str | bytes | None]]) -> int:
     """Return the number of the replay that headers of a replayed record tell; 0 if they tell none."""
-    named = {name: text_of(value) for name, value in headers if name in (PLAN, ATTEMPT)}
-    told = named.get(ATTEMPT, "")
-    return int(told) if PLAN in named and re.fullmatch("[0-9]{1,9}", told) else 0
+    values = {name: text_of(value) for name, value in headers if name in (PLAN, ATTEMPT)}
+    number = values.get(ATTEMPT, "")
+    return int(number) if PLAN in values and re.fullmatch("[0-9]{1,9}", number) else 0
 
 
 def millis_of(at: datetime | None) -> int | None:

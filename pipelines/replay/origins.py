@@ -33,7 +33,9 @@ Row = Mapping[str, Any]
 
 def headers_of(row: Row) -> Headers:
     """Return the user's headers of a dead letter."""
-    return tuple((one["key"], one["value"]) for one in row["user_headers"] or () if one and one["key"] is not None)
+    return tuple(
+        (header["key"], header["value"]) for header in row["user_headers"] or () if header and header["key"] is not None
+    )
 
 
 def first_of(row: Row, died: Row | None, hops: Mapping[Place, Place]) -> Source | None:
@@ -42,18 +44,18 @@ def first_of(row: Row, died: Row | None, hops: Mapping[Place, Place]) -> Source 
     Headers that a replay added tell it best. Then the row of gold.replayed_records that the dead letter is about, if
     there is one (``died``). Then the oldest hop that its headers, or other dead letters (``hops``), tell.
     """
-    if (told := Source.told_by(headers_of(row))) is not None:
-        return told
+    if (from_headers := Source.told_by(headers_of(row))) is not None:
+        return from_headers
     source: Any = Source.of(row)[:3]
     at = source
     if died is not None:
         if died["first_place"] is not None:
-            return Source.of_place(died["first_place"], millis_of(died["first_timestamp"]))
+            return Source.of_coordinate(died["first_place"], millis_of(died["first_timestamp"]))
         at = Source.of(died)[:3]
     elif row["earlier_hops"]:
         oldest = row["earlier_hops"][0]
-        named = tuple(oldest[part] for part in ("topic", "partition", "offset"))
-        at = named if None not in named else at
+        hop = tuple(oldest[part] for part in ("topic", "partition", "offset"))
+        at = hop if None not in hop else at
     first = at
     for _ in range(MOST_HOPS):
         if first not in hops:
@@ -66,16 +68,16 @@ def hops_of(warehouse: Warehouse) -> dict[Place, Place]:
     """Return the origins of dead letters that were dead-lettered again, by place."""
     if not warehouse.exists(HOPS):
         return {}
-    found: dict[Any, Any] = {}
+    origins: dict[Any, Any] = {}
     columns = ["topic", "partition", "offset", "original_topic", "original_partition", "original_offset"]
     for row in jvmless.rows(warehouse, HOPS, {"cluster": warehouse.cluster}, columns):
         if None not in (origin := Source.of(row)[:3]):
-            found[row["topic"], row["partition"], row["offset"]] = origin
-    return found
+            origins[row["topic"], row["partition"], row["offset"]] = origin
+    return origins
 
 
 @dataclass(frozen=True)
-class Told:
+class Acknowledged:
     """What the one acknowledgement of a record tells: its timestamp, and sizes in bytes (-1: none, or unknown)."""
 
     timestamp: int | None
@@ -83,29 +85,33 @@ class Told:
     value_size: int
 
 
-def told(warehouse: Warehouse, places: Collection[Place]) -> dict[Place, Told]:
+def acknowledged(warehouse: Warehouse, places: Collection[Place]) -> dict[Place, Acknowledged]:
     """Return what acknowledgements tell of records; not of places that several acknowledgements name."""
     if not places or not warehouse.exists(ACKNOWLEDGEMENTS):
         return {}
-    wanted = sorted({slices.name(*place) for place in places})
-    found: dict[Place, list[Told]] = defaultdict(list)
+    wanted = sorted({slices.name(*coordinate) for coordinate in places})
+    by_coordinate: dict[Place, list[Acknowledged]] = defaultdict(list)
     for begin in range(0, len(wanted), MOST_ASKED):
         values = {f"slice_{number}": name for number, name in enumerate(wanted[begin : begin + MOST_ASKED])}
-        named = ", ".join(f":{name}" for name in values)
+        parameters = ", ".join(f":{name}" for name in values)
         text = f"""
             SELECT topic, partition, offset, unix_millis(timestamp) AS millis, key_size, value_size
             FROM {ACKNOWLEDGEMENTS}
-            WHERE cluster = :cluster AND outcome = 'ACKNOWLEDGED' AND slice IN ({named})
+            WHERE cluster = :cluster AND outcome = 'ACKNOWLEDGED' AND slice IN ({parameters})
         """
         rows = sessions.answer(
             warehouse, text, {"cluster": warehouse.cluster, **values}, (ACKNOWLEDGEMENTS,), {}
         ).objects()
         for row in rows:
-            place = row["topic"], row["partition"], row["offset"]
-            if place in places:
+            coordinate = row["topic"], row["partition"], row["offset"]
+            if coordinate in places:
                 sizes = (-1 if row[name] is None else row[name] for name in ("key_size", "value_size"))
-                found[place].append(Told(row["millis"], *sizes))
-    return {place: of_place[0] for place, of_place in found.items() if len(of_place) == 1}
+                by_coordinate[coordinate].append(Acknowledged(row["millis"], *sizes))
+    return {
+        coordinate: acknowledgements[0]
+        for coordinate, acknowledgements in by_coordinate.items()
+        if len(acknowledgements) == 1
+    }
 
 
 def landed(warehouse: Warehouse, letters: Collection[Letter]) -> set[Letter]:
@@ -124,8 +130,8 @@ def landed(warehouse: Warehouse, letters: Collection[Letter]) -> set[Letter]:
         WHERE records.cluster = :cluster AND NOT batches.is_transactional AND batches.superseded_by IS NULL
     """
     rows = sessions.answer(warehouse, text, {"cluster": warehouse.cluster}, (RECORDS, BATCHES), {}).objects()
-    found = {Letter.of(row) for row in rows if row["dlq_topic_id"] in (None, row["topic_id"])}
-    return found & set(letters)
+    in_segments = {Letter.of(row) for row in rows if row["dlq_topic_id"] in (None, row["topic_id"])}
+    return in_segments & set(letters)
 
 
 @dataclass
@@ -137,24 +143,24 @@ class Topics:
     @classmethod
     def known(cls, warehouse: Warehouse, names: Iterable[str]) -> Topics:
         """Read what the tables tell of topics."""
-        found, wanted = cls(), set(names)
+        topics, wanted = cls(), set(names)
         equal: dict[str, str | int] = {"cluster": warehouse.cluster}
         if not wanted:
-            return found
+            return topics
         if warehouse.exists(PLANS):
             for row in jvmless.rows(warehouse, PLANS, equal, ["created_at", "targets"]):
                 for target in row["targets"] or ():
-                    found._saw(wanted, target["topic"], target["topic_id"], row["created_at"])
+                    topics._saw(wanted, target["topic"], target["topic_id"], row["created_at"])
         if warehouse.exists(SETTINGS):
             columns = ["name", "observed_at", "settings"]
             for row in jvmless.rows(warehouse, SETTINGS, equal | {"kind": "topic"}, columns):
-                ids = [one["value"] for one in row["settings"] or () if one["name"] == "topic_id"]
-                found._saw(wanted, row["name"], ids[0] if ids else None, row["observed_at"])
+                ids = [setting["value"] for setting in row["settings"] or () if setting["name"] == "topic_id"]
+                topics._saw(wanted, row["name"], ids[0] if ids else None, row["observed_at"])
         if warehouse.exists(BATCHES):
             text = f"SELECT DISTINCT topic, topic_id FROM {BATCHES} WHERE cluster = :cluster"
             for row in sessions.answer(warehouse, text, equal, (BATCHES,), {}).objects():
-                found._saw(wanted, row["topic"], row["topic_id"], None)  # their times are those of producers
-        return found
+                topics._saw(wanted, row["topic"], row["topic_id"], None)  # their times are those of producers
+        return topics
 
     def _saw(self, wanted: Collection[str], topic: str, topic_id: str | None, at: datetime | None) -> None:
         if topic in wanted and topic_id:
@@ -181,7 +187,7 @@ class Topics:
 
 
 def is_same_record(
-    row: Row, told: Told | None, fetched: Fetched, is_same_topic: bool | None, was_seen: bool = False
+    row: Row, acknowledgement: Acknowledged | None, fetched: Fetched, is_same_topic: bool | None, was_seen: bool = False
 ) -> bool | None:
     """Tell whether a record in the original topic is the one that a dead letter is about; None: nothing decides.
 
@@ -195,8 +201,8 @@ def is_same_record(
             return False
     elif key is not None and fetched.key != key:
         return False
-    if told is not None:
-        sizes = ((told.key_size, fetched.key), (told.value_size, fetched.value))
+    if acknowledgement is not None:
+        sizes = ((acknowledgement.key_size, fetched.key), (acknowledgement.value_size, fetched.value))
         if any(size >= 0 and size != len(content or b"") for size, content in sizes):
             return False
     if is_same_topic is False:
@@ -204,7 +210,7 @@ def is_same_record(
     if fetched.timestamp is None:
         return None
     original = millis_of(row["original_timestamp"])
-    expected = told.timestamp if original is None and told is not None else original
+    expected = acknowledgement.timestamp if original is None and acknowledgement is not None else original
     if expected is not None and expected != fetched.timestamp:
         return False
     died = millis_of(row["routed_at"] or row["dlq_timestamp"]) if tells_when_it_died(row) else None

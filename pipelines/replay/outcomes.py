@@ -49,13 +49,13 @@ def refresh(warehouse: Warehouse, *, asks: bool = True) -> Counter[str]:
         rows, changed = [], False
         for row in replayed:
             before = known.get((row["plan_id"], Letter.of(row)))
-            found = _outcome(row, deaths, committed, before, committing[Letter.of(row).place])
-            if before is None or any(before[name] != value for name, value in found.items()):
+            outcome = _outcome(row, deaths, committed, before, committing[Letter.of(row).coordinate])
+            if before is None or any(before[name] != value for name, value in outcome.items()):
                 changed = True
-                found["looked_at"] = now
+                outcome["looked_at"] = now
             else:
-                found["looked_at"] = before["looked_at"]
-            rows.append({name: row[name] for name in _KEPT} | found)
+                outcome["looked_at"] = before["looked_at"]
+            rows.append({name: row[name] for name in _KEPT} | outcome)
         if changed:
             store.replace_outcomes(warehouse, rows)
         return Counter(row["outcome"] for row in rows)
@@ -107,17 +107,17 @@ def _deaths(warehouse: Warehouse, standing: Standing) -> dict[tuple[Any, ...], d
     """
     tables = (RECORDS, REPLAYED)
     fetched = sessions.answer(warehouse, text, {"cluster": warehouse.cluster}, tables, {})
-    found = {}
+    deaths = {}
     for letter in fetched.objects():
         if (row := standing.about(letter)) is not None:
-            found[row["plan_id"], Letter.of(row)] = letter
-    return found
+            deaths[row["plan_id"], Letter.of(row)] = letter
+    return deaths
 
 
 def _committing(warehouse: Warehouse, replayed: list[dict[str, Any]]) -> dict[str, str | None]:
     """Return the group that commits offsets for whom each replayed dead letter belongs to, by the letter's place."""
-    found = {Letter.of(row).place: committing_group(row) for row in replayed}
-    if None in found.values() and warehouse.exists(RECORDS):
+    groups = {Letter.of(row).coordinate: committing_group(row) for row in replayed}
+    if None in groups.values() and warehouse.exists(RECORDS):
         text = f"""
             SELECT dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, consumer_group, owner
             FROM {RECORDS} AS records
@@ -126,8 +126,8 @@ def _committing(warehouse: Warehouse, replayed: list[dict[str, Any]]) -> dict[st
             )
         """
         fetched = sessions.answer(warehouse, text, {"cluster": warehouse.cluster}, (RECORDS, REPLAYED), {})
-        found |= {Letter.of(row).place: committing_group(row) for row in fetched.objects()}
-    return found
+        groups |= {Letter.of(row).coordinate: committing_group(row) for row in fetched.objects()}
+    return groups
 
 
 def _committed(warehouse: Warehouse, replayed: list[dict[str, Any]], committing: Mapping[str, str | None]) -> Committed:
@@ -136,7 +136,7 @@ def _committed(warehouse: Warehouse, replayed: list[dict[str, Any]], committing:
     ``committing`` has the groups by the places of dead letters. Offsets of a target that was created
     anew are those of other records.
     """
-    grouped = [(group, row) for row in replayed if (group := committing[Letter.of(row).place]) is not None]
+    grouped = [(group, row) for row in replayed if (group := committing[Letter.of(row).coordinate]) is not None]
     if not grouped or not warehouse.settings.kafka.bootstrap_servers:
         return {}
     asked = client.admin(warehouse.settings)

@@ -139,8 +139,8 @@ class Draft:
     @property
     def eligible(self) -> list[Entry]:
         """The records that a run replays, in order."""
-        found = [entry for entry in self.entries if not entry.reasons]
-        return sorted(found, key=lambda entry: entry.position or 0)
+        eligible = [entry for entry in self.entries if not entry.reasons]
+        return sorted(eligible, key=lambda entry: entry.position or 0)
 
     @property
     def reasons(self) -> Counter[str]:
@@ -175,7 +175,9 @@ def leave_out_repeated(entries: Sequence[Entry]) -> None:
             continue
         before = latest.get((source, entry.topic))
         if before is not None:
-            pair = sorted((before, entry), key=lambda one: (one.candidate.row["routed_at"] or oldest, one.letter))
+            pair = sorted(
+                (before, entry), key=lambda either: (either.candidate.row["routed_at"] or oldest, either.letter)
+            )
             pair[0].reasons.append("same_source_record")
             latest[source, entry.topic] = pair[1]
         else:
@@ -192,7 +194,7 @@ def leave_out_beyond_limits(entries: Sequence[Entry], teams: Teams) -> None:
 
 def is_repeated(entry: Entry, others: Iterable[Entry]) -> bool:
     """Tell whether a plan that also has others of its source record would replay one of these instead."""
-    copies = [replace(one, reasons=[*one.reasons]) for one in (entry, *others)]
+    copies = [replace(copied, reasons=[*copied.reasons]) for copied in (entry, *others)]
     leave_out_repeated(copies)
     return copies[0].reasons != entry.reasons
 
@@ -216,8 +218,8 @@ def judge_targets(entries: Sequence[Entry], options: Options, targets: Mapping[s
     """Add the reasons that targets give."""
     for entry in entries:
         if entry.candidate.state == "accepted":
-            found = judge.of_target(entry.candidate, options, targets)
-            entry.reasons += [reason for reason in found if reason not in entry.reasons]
+            reasons = judge.of_target(entry.candidate, options, targets)
+            entry.reasons += [reason for reason in reasons if reason not in entry.reasons]
 
 
 def judge_claims(entries: Sequence[Entry], options: Options, claims: Mapping[Letter, bool]) -> None:
@@ -244,15 +246,18 @@ def fetch_originals(entries: Sequence[Entry], options: Options, warehouse: Wareh
         return
     names = {source[0] for _, source in lacking}
     now = client.describe(client.admin(warehouse.settings), names)
-    found = fetch.fetch(warehouse.settings, {source for _, source in lacking}, now)
-    topics, told = origins.Topics.known(warehouse, names), origins.told(warehouse, {source for _, source in lacking})
+    originals = fetch.fetch(warehouse.settings, {source for _, source in lacking}, now)
+    topics, acknowledged = (
+        origins.Topics.known(warehouse, names),
+        origins.acknowledged(warehouse, {source for _, source in lacking}),
+    )
     for entry, source in lacking:
-        one = found[source]
-        if one is fetch.ABORTED:
+        original = originals[source]
+        if original is fetch.ABORTED:
             entry.reasons.append("aborted_transaction")
-        elif one is fetch.OPEN:
+        elif original is fetch.OPEN:
             entry.reasons.append("open_transaction")
-        elif not isinstance(one, fetch.Fetched):
+        elif not isinstance(original, fetch.Fetched):
             without_original(entry)
         else:
             row = entry.candidate.row
@@ -260,13 +265,13 @@ def fetch_originals(entries: Sequence[Entry], options: Options, warehouse: Wareh
             topic_id = now[source[0]].topic_id
             is_same_topic = topics.is_same(source[0], topic_id, at)
             was_seen = topics.was_seen(source[0], topic_id, at)
-            is_same = origins.is_same_record(row, told.get(source), one, is_same_topic, was_seen)
+            is_same = origins.is_same_record(row, acknowledged.get(source), original, is_same_topic, was_seen)
             if is_same is None:
                 entry.doubt("other_record_possible", options)
             elif not is_same:
                 entry.reasons.append("other_record")
             if not entry.reasons:
-                _take(entry, one, options)
+                _take(entry, original, options)
 
 
 def without_original(entry: Entry) -> None:
@@ -323,11 +328,11 @@ def judge_letters(entries: Sequence[Entry], options: Options, warehouse: Warehou
         return
     now = client.describe(client.admin(warehouse.settings), {entry.letter.topic for entry in unsure})
     readable = {name: topic for name, topic in now.items() if topic.may_read is not False}
-    found = fetch.fetch(warehouse.settings, {fetch.place_of(entry.letter) for entry in unsure}, readable)
+    fetched = fetch.fetch(warehouse.settings, {fetch.place_of(entry.letter) for entry in unsure}, readable)
     unknown = []
     for entry in unsure:
         letter = entry.letter
-        there = found[fetch.place_of(letter)]
+        there = fetched[fetch.place_of(letter)]
         is_same_topic = letter.topic in now and letter.topic_id in ("", now[letter.topic].topic_id)
         if isinstance(there, fetch.Fetched) and (there.key, there.value) == (entry.before.key, entry.before.value):
             continue
@@ -358,14 +363,14 @@ def judge_earlier(entries: Sequence[Entry], options: Options, warehouse: Warehou
     if options.again or not records:
         return
     settings = warehouse.settings
-    found = earlier.look(settings, client.admin(settings), records, store.elsewhere(warehouse, records))
-    replayed = found.letters
+    earlier_replays = earlier.look(settings, client.admin(settings), records, store.elsewhere(warehouse, records))
+    replayed = earlier_replays.letters
     for entry in entries:
         if entry.reasons:
             continue
         if entry.letter in replayed:
             entry.reasons.append("replayed_before")
-        elif entry.letter in found.unknown:
+        elif entry.letter in earlier_replays.unknown:
             entry.doubt("replay_unknown", options)
 
 
@@ -374,7 +379,7 @@ def not_known(entries: Sequence[Entry], warehouse: Warehouse) -> str | None:
     mark = restored.found(warehouse.store)
     if mark is None or mark.ended_at is None:
         return None
-    if not any(not one.reasons and (one.dead_lettered_at or mark.ended_at) <= mark.ended_at for one in entries):
+    if not any(not entry.reasons and (entry.dead_lettered_at or mark.ended_at) <= mark.ended_at for entry in entries):
         return None
     return (
         f"This warehouse was restored at {iso(mark.ended_at)} from a backup of {iso(mark.taken_at)}. What was replayed "
@@ -390,24 +395,25 @@ def date_firsts(entries: Sequence[Entry], warehouse: Warehouse) -> None:
         topic, partition, offset, millis = entry.first or entry.source
         if not entry.reasons and millis is None and topic is not None and partition is not None and offset is not None:
             undated.append((entry, (topic, partition, offset)))
-    told = origins.told(warehouse, {place for _, place in undated})
-    for entry, place in undated:
-        millis = entry.source.timestamp if place == entry.source[:3] else None
-        if millis is None and place in told:
-            millis = told[place].timestamp
+    acknowledged = origins.acknowledged(warehouse, {coordinate for _, coordinate in undated})
+    for entry, coordinate in undated:
+        millis = entry.source.timestamp if coordinate == entry.source[:3] else None
+        if millis is None and coordinate in acknowledged:
+            millis = acknowledged[coordinate].timestamp
         if millis is not None:
-            entry.first = Source(*place, millis)
+            entry.first = Source(*coordinate, millis)
 
 
 def repair(entries: Sequence[Entry], transform: Transform) -> None:
     """Apply a transform to the eligible records; a dry run has not fetched some payloads, so it leaves those alone."""
     chosen = [entry for entry in entries if not entry.reasons and not entry.is_to_fetch]
-    places = Counter(entry.letter.place for entry in chosen)
+    places = Counter(entry.letter.coordinate for entry in chosen)
     names = {  # topics of one name that followed each other have the same places
-        entry.letter: entry.letter.place + (f"@{entry.letter.topic_id}" if places[entry.letter.place] > 1 else "")
+        entry.letter: entry.letter.coordinate
+        + (f"@{entry.letter.topic_id}" if places[entry.letter.coordinate] > 1 else "")
         for entry in chosen
     }
-    repaired = transform.apply([(names[one.letter], one.content, one.candidate.row) for one in chosen])
+    repaired = transform.apply([(names[entry.letter], entry.content, entry.candidate.row) for entry in chosen])
     for entry in chosen:
         content = repaired.get(names[entry.letter])
         if content is None:
@@ -501,16 +507,22 @@ def drawn(
     head += [rules.digest, transform.digest if transform else None, [[aim.topic, aim.topic_id] for aim in aims]]
     head += sorted(options.allowed)
     digest.update(json.dumps(head).encode())
-    for entry in sorted(entries, key=lambda one: one.letter):
+    for entry in sorted(entries, key=lambda entry: entry.letter):
         content = entry.content
-        headers = [[name, None if one is None else one.hex()] for name, one in content.headers]
-        payload = [None if one is None else one.hex() for one in (content.key, content.value)]
-        its: list[Any] = [*entry.letter, *entry.source, entry.candidate.attempt, entry.position, sorted(entry.reasons)]
-        its += [entry.topic, entry.partition, *payload, headers, entry.payload_from]
-        its += [] if entry.first is None else [*entry.first]
-        digest.update(json.dumps(its).encode())
+        headers = [[name, None if data is None else data.hex()] for name, data in content.headers]
+        payload = [None if data is None else data.hex() for data in (content.key, content.value)]
+        facts: list[Any] = [
+            *entry.letter,
+            *entry.source,
+            entry.candidate.attempt,
+            entry.position,
+            sorted(entry.reasons),
+        ]
+        facts += [entry.topic, entry.partition, *payload, headers, entry.payload_from]
+        facts += [] if entry.first is None else [*entry.first]
+        digest.update(json.dumps(facts).encode())
     name = digest.hexdigest()
-    eligible = sorted((entry for entry in entries if not entry.reasons), key=lambda one: one.position or 0)
+    eligible = sorted((entry for entry in entries if not entry.reasons), key=lambda entry: entry.position or 0)
     records = tuple(entry.record for entry in eligible)
     plan_id = ids.spoken(int(name[:10], 16))
     now = moments.now()

@@ -105,9 +105,9 @@ class Rules:
 
     def replayed(self) -> tuple[str, dict[str, str]]:
         """Return a condition on ``records`` that all dead letters meet that a rule may replay, and its values."""
-        found = [rule.as_sql(number) for number, rule in enumerate(self.rules) if rule.then == "REPLAY"]
-        values = {name: value for _, some in found for name, value in some.items()}
-        return " OR ".join(f"({text})" for text, _ in found) or "false", values
+        conditions = [rule.as_sql(number) for number, rule in enumerate(self.rules) if rule.then == "REPLAY"]
+        values = {name: value for _, some in conditions for name, value in some.items()}
+        return " OR ".join(f"({text})" for text, _ in conditions) or "false", values
 
     def decide(self, letter: Mapping[str, Any]) -> tuple[Action, Rule | None]:
         """Return what is to be done with a dead letter and the rule that says so: REVIEW if no rule matches.
@@ -131,8 +131,8 @@ def of(settings: Settings) -> Rules:
 
     Raises UsageError: the file cannot be used, or is not there: without its rules everything would be replayed.
     """
-    named = settings.replay.rules
-    return read(ROOT / "conf" / "remediation.toml" if named is None else located(named))
+    file = settings.replay.rules
+    return read(ROOT / "conf" / "remediation.toml" if file is None else located(file))
 
 
 def read(file: Path) -> Rules:
@@ -145,12 +145,12 @@ def read(file: Path) -> Rules:
             f"The file of rules {file} does not exist: correct [replay] rules, or write an empty file for no rules."
         )
     try:
-        found = _File.model_validate(tomllib.loads(text_of(file, "rules of [replay]")))
+        parsed = _File.model_validate(tomllib.loads(text_of(file, "rules of [replay]")))
     except ValidationError as error:
         raise UsageError(f"The rules in {file} cannot be used: {first_mistake(error)}") from None
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"The rules in {file} cannot be read: {error}") from None
-    names = [rule.name for rule in found.rule]
+    names = [rule.name for rule in parsed.rule]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(f"The rules in {file} cannot be used: two are called {twice[0]!r}.")
-    return Rules(found.rule)
+    return Rules(parsed.rule)

@@ -58,7 +58,7 @@ class Ended:
 
 def run(
     plan: Plan,
-    place: Store,
+    store: Store,
     settings: Settings,
     *,
     rate: float | None = None,
@@ -71,7 +71,7 @@ def run(
 ) -> Ended:
     """Replay what of a plan does not stand on its targets yet, in the plan's order.
 
-    ``place`` is that of the journal (`journal.place_of`). ``rate`` is in records a second. ``batch`` is the
+    ``store`` is that of the journal (`journal.place_of`). ``rate`` is in records a second. ``batch`` is the
     most records of one transaction. ``confirmed`` gets each record that stands committed, at the start those that it
     may have got before. ``elsewhere`` tells to which topics other plans replay some of the dead letters. A plan that
     was asked to be cancelled is cancelled, and nothing more is replayed.
@@ -79,38 +79,38 @@ def run(
     Raises AfterlogError: WriterBusy (another process runs the plan), or one sentence about what is wrong. The plan can
     be run again after any of them.
     """
-    with journals.alone(place, plan.plan_id), Journal(place, plan.cluster) as journal:
+    with journals.alone(store, plan.plan_id), Journal(store, plan.cluster) as journal:
         return _Run(plan, journal, settings, rate, batch, most_deaths, stop, progress, confirmed, elsewhere).ended()
 
 
-def cancel(plan: Plan, place: Store, settings: Settings) -> Ended | None:
+def cancel(plan: Plan, store: Store, settings: Settings) -> Ended | None:
     """Cancel a plan; return None if its runner does it, within a second or after its batch.
 
     Raises AfterlogError: a run was interrupted in a batch, and the cluster does not tell whether it was committed. The
     request stays, and the next run cancels the plan.
     """
-    with Journal(place, plan.cluster) as journal:
+    with Journal(store, plan.cluster) as journal:
         journal.ask_cancel(plan.plan_id)
     try:
-        ended = run(plan, place, settings)
+        ended = run(plan, store, settings)
     except WriterBusy:
         return None
     return replace(ended, exit_code=0) if ended.status is State.CANCELLED else ended
 
 
-def learned(plan: Plan, place: Store, settings: Settings) -> list[Replayed]:
+def read_back(plan: Plan, store: Store, settings: Settings) -> list[Replayed]:
     """Return the records of a plan that stand on their targets, if no process runs it.
 
     Raises AfterlogError: the cluster does not tell, as the target's log was cut or the topic is another one.
     """
-    with journals.alone(place, plan.plan_id), Journal(place, plan.cluster) as journal:
+    with journals.alone(store, plan.plan_id), Journal(store, plan.cluster) as journal:
         before = journal.status(plan.plan_id)
         if before is None:
             return []
         asked = admin(settings)
         topics = targets.checked(asked, plan)
         begins = targets.bounds(plan, topics, journal.noted(plan.plan_id), before)
-        return targets.learned(settings, asked, plan, begins, topics, lambda: False) or []
+        return targets.read_back(settings, asked, plan, begins, topics, lambda: False) or []
 
 
 class _Run:
@@ -190,22 +190,22 @@ class _Run:
             sender.initialise()
             topics = targets.checked(asked, self._plan)  # their ends, now that no earlier run can commit any more
             begins = targets.bounds(self._plan, topics, self._journal.noted(self._plan.plan_id), before)
-            found = targets.learned(self._settings, asked, self._plan, begins, topics, self._is_stopped)
-            if found is None:
+            produced = targets.read_back(self._settings, asked, self._plan, begins, topics, self._is_stopped)
+            if produced is None:
                 return self._interrupted()
-            self._note(topics, begins, found)
+            self._note(topics, begins, produced)
             self._replayed = 0
-            if found:
-                self._confirm(found, skipped=0)
-            standing = {one.record.position for one in found}
-            missing = [record for record in self._plan.records if record.position not in standing]
+            if produced:
+                self._confirm(produced, skipped=0)
+            positions = {replayed.record.position for replayed in produced}
+            missing = [record for record in self._plan.records if record.position not in positions]
             if self._journal.request(self._plan.plan_id) is Request.CANCEL:
                 return self._cancelled()
             knows_all = before.since_planned and self._journal.since <= self._plan.created_at
             if not knows_all and not self._plan.again:
                 self._learn(asked, missing, may_be_forgotten=not before.since_planned)
             with Deaths(self._settings, asked, self._plan) as deaths:
-                deaths.replayed(found)
+                deaths.replayed(produced)
                 self._skipped = 0
                 return self._replay(asked, sender, deaths, missing)
 
@@ -215,20 +215,22 @@ class _Run:
         Raises Gone: nobody can tell it of some.
         """
         behind = earlier.Planned.of(self._plan)
-        found = earlier.look(self._settings, asked, missing, self._elsewhere(), behind=behind, stopped=self._is_stopped)
-        if may_be_forgotten and found.unknown and "replay_unknown" not in self._plan.allowed:
+        replays = earlier.look(
+            self._settings, asked, missing, self._elsewhere(), behind=behind, stopped=self._is_stopped
+        )
+        if may_be_forgotten and replays.unknown and "replay_unknown" not in self._plan.allowed:
             raise targets.Gone(
-                f"The journal does not know plan {self._plan.plan_id} from its beginning, and {found.why}, so nobody "
-                f"can tell which of {counted(len(found.unknown), 'record')} were replayed meanwhile: make a new plan."
+                f"The journal does not know plan {self._plan.plan_id} from its beginning, and {replays.why}, so nobody "
+                f"can tell which of {counted(len(replays.unknown), 'record')} were replayed meanwhile: make a new plan."
             )
-        self._journal.learn({plan_id: [*records.values()] for plan_id, records in found.replayed.items()})
+        self._journal.learn({plan_id: [*records.values()] for plan_id, records in replays.replayed.items()})
 
-    def _note(self, topics: dict[str, Topic], begins: targets.Ends, found: Sequence[Replayed]) -> None:
+    def _note(self, topics: dict[str, Topic], begins: targets.Ends, produced: Sequence[Replayed]) -> None:
         """Note, for each partition, the offset before which nothing of the plan stands."""
         noted = {(name, partition): (topics[name].ends or ())[partition] for name, partition in begins}
-        for one in found:
-            place = one.record.topic, one.partition
-            noted[place] = min(noted[place], one.offset)
+        for replayed in produced:
+            topic_partition = replayed.record.topic, replayed.partition
+            noted[topic_partition] = min(noted[topic_partition], replayed.offset)
         self._journal.note(self._plan.plan_id, noted)
 
     def _replay(self, asked: Admin, sender: Sender, deaths: Deaths, missing: Sequence[PlannedRecord]) -> Ended:
@@ -263,7 +265,7 @@ class _Run:
 
     def _confirm(self, replayed: Sequence[Replayed], skipped: int) -> None:
         self._replayed += len(replayed)
-        self._journal.confirm(self._plan.plan_id, [one.record for one in replayed], self._replayed, skipped)
+        self._journal.confirm(self._plan.plan_id, [produced.record for produced in replayed], self._replayed, skipped)
         self._confirmed(replayed)
 
     def _wait(self, pace: Pace, deaths: Deaths, here: int) -> Ended | None:

@@ -78,9 +78,9 @@ class Sender:
             "error_cb": self._answers.heard,
         }
 
-        def producer(found: dict[str, Any]) -> Producer:
-            patience = min(int(found.get("socket.timeout.ms", millis)), millis)  # librdkafka wants it so
-            return Producer(found | own | {"socket.timeout.ms": patience})
+        def producer(options: dict[str, Any]) -> Producer:
+            patience = min(int(options.get("socket.timeout.ms", millis)), millis)  # librdkafka wants it so
+            return Producer(options | own | {"socket.timeout.ms": patience})
 
         self._producer = made_of(settings, producer)
         self._is_settled = True  # no transaction is open, as far as is known
@@ -237,7 +237,7 @@ class Sender:
         code = error.code()
         if code in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE):
             return UsageError(
-                f"Topic {record.topic} does not take dead letter {record.letter.place}, which has "
+                f"Topic {record.topic} does not take dead letter {record.letter.coordinate}, which has "
                 f"{size_of(record):,} bytes: raise its max.message.bytes, or make a plan without it."
             )
         if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -252,13 +252,13 @@ class Sender:
             )
         if code == KafkaError.INVALID_RECORD:
             return UsageError(
-                f"Topic {record.topic} does not take dead letter {record.letter.place} (the brokers call it invalid; a "
-                "compacted topic takes no record without a key): make a plan without it."
+                f"Topic {record.topic} does not take dead letter {record.letter.coordinate} (the brokers call it invalid; "
+                "a compacted topic takes no record without a key): make a plan without it."
             )
         if code in (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
             return self._answers.sentence(error)
         return EnvironmentLacking(
-            f"The brokers do not take dead letter {record.letter.place} on topic {record.topic} ({error.name()})."
+            f"The brokers do not take dead letter {record.letter.coordinate} on topic {record.topic} ({error.name()})."
         )
 
 
@@ -287,7 +287,7 @@ class _Batch:
     def delivered(self, record: PlannedRecord) -> Callable[[KafkaError | None, Message], None]:
         """Return what librdkafka calls with the record's place, or why it has none."""
 
-        def told(error: KafkaError | None, message: Message) -> None:
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 _, timestamp = message.timestamp()
                 self._placed[record.position] = Replayed(
@@ -296,7 +296,7 @@ class _Batch:
             elif self.refused is None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
                 self.refused = (record, error)
 
-        return told
+        return on_delivery
 
     def replayed(self) -> list[Replayed]:
         """Return where each record stands."""
@@ -308,9 +308,9 @@ def headers_of(plan: Plan, record: PlannedRecord) -> Headers:
     own = tuple(header for header in record.headers if not header[0].startswith(PREFIX))
     added = {
         PLAN: plan.plan_id,
-        RECORD: record.letter.place,
+        RECORD: record.letter.coordinate,
         ATTEMPT: str(record.attempt),
-        ORIGINAL: record.origin.place,
+        ORIGINAL: record.origin.coordinate,
         TIMESTAMP: None if record.origin.timestamp is None else str(record.origin.timestamp),
     }
     return own + tuple((name, bytes_of(value)) for name, value in added.items() if value is not None)

@@ -68,7 +68,7 @@ class Standing:
         landed = _landed(warehouse, topics)
         for (topic, topic_id), at in last.items():
             times = seen[topic]
-            later = [one for one, _ in times[bisect_right(times, at, key=lambda one: one[0]) :][:1]]
+            later = [since for since, _ in times[bisect_right(times, at, key=lambda pair: pair[0]) :][:1]]
             for other in landed.get(topic, set()) - {topic_id}:
                 later += _written(warehouse, topic, other, at)
             if later:
@@ -82,9 +82,9 @@ class Standing:
             return None
         headers = {header["key"]: header["value"] for header in letter["user_headers"] or ()}
         if (plan := headers.get(PLAN)) is not None:
-            named = (plan, headers.get(RECORD))
-            return next((row for row in records if _names(row) == named), None)
-        possible = [row for place, row in enumerate(records) if self._can_be(letter, row, records[place + 1 :][:1])]
+            wanted = (plan, headers.get(RECORD))
+            return next((row for row in records if _names(row) == wanted), None)
+        possible = [row for index, row in enumerate(records) if self._can_be(letter, row, records[index + 1 :][:1])]
         return possible[0] if len(possible) == 1 else None
 
     def _can_be(self, letter: Row, row: Row, following: Sequence[Row]) -> bool:
@@ -94,7 +94,7 @@ class Standing:
         at = letter["routed_at"]
         if at is None or not tells_when_it_died(letter):
             return True
-        ends = [one["replayed_at"] for one in following]
+        ends = [later["replayed_at"] for later in following]
         if (end := self._ends.get((row["target_topic"], row["target_topic_id"]))) is not None:
             ends.append(end)
         return bool(row["replayed_at"] - CLOCKS <= at and all(at < end + CLOCKS for end in ends))
@@ -112,18 +112,18 @@ def tells_when_it_died(letter: Row) -> bool:
 def _names(row: Row) -> tuple[bytes, bytes]:
     """Return the headers that name a replayed record."""
     plan_id: str = row["plan_id"]
-    return plan_id.encode("ascii", "backslashreplace"), Letter.of(row).place.encode("ascii", "backslashreplace")
+    return plan_id.encode("ascii", "backslashreplace"), Letter.of(row).coordinate.encode("ascii", "backslashreplace")
 
 
 def _landed(warehouse: Warehouse, topics: set[str]) -> dict[str, set[str]]:
     """Return the topic ids of landed segments of some topics, without those of topics that a later one followed."""
-    found: dict[str, set[str]] = defaultdict(set)
+    topic_ids: dict[str, set[str]] = defaultdict(set)
     if topics and warehouse.exists(COPIES):
         columns = ["topic", "topic_id", "is_of_older_topic"]
         for row in jvmless.rows(warehouse, COPIES, {"cluster": warehouse.cluster}, columns):
             if row["topic"] in topics and row["topic_id"] is not None and not row["is_of_older_topic"]:
-                found[row["topic"]].add(row["topic_id"])
-    return found
+                topic_ids[row["topic"]].add(row["topic_id"])
+    return topic_ids
 
 
 def _written(warehouse: Warehouse, topic: str, topic_id: str, after: datetime) -> list[datetime]:

@@ -66,7 +66,9 @@ def _plan_row(draft: Draft) -> dict[str, Any]:
         "choice": draft.choice,
         "target": draft.options.to or "original",
         "kafka_cluster_id": plan.kafka_cluster_id,
-        "targets": [{"topic": one.topic, "topic_id": one.topic_id, "ends": list(one.ends)} for one in plan.targets],
+        "targets": [
+            {"topic": target.topic, "topic_id": target.topic_id, "ends": list(target.ends)} for target in plan.targets
+        ],
         "again": draft.options.again,
         "max_replays": draft.options.max_replays,
         "rules_hash": draft.rules.digest,
@@ -135,17 +137,17 @@ def letters(warehouse: Warehouse, plan_ids: Collection[str]) -> dict[str, set[Le
     if len(plan_ids) == 1:
         equal["plan_id"] = next(iter(plan_ids))
     columns = [*_letter(Letter("", "", 0, 0)), "plan_id", "position"]
-    found: dict[str, set[Letter]] = {plan_id: set() for plan_id in plan_ids}
+    by_plan: dict[str, set[Letter]] = {plan_id: set() for plan_id in plan_ids}
     for row in _rows(warehouse, REPLAYS, equal, columns) if plan_ids else ():
-        if row["position"] is not None and row["plan_id"] in found:
-            found[row["plan_id"]].add(Letter.of(row))
-    return found
+        if row["position"] is not None and row["plan_id"] in by_plan:
+            by_plan[row["plan_id"]].add(Letter.of(row))
+    return by_plan
 
 
 def load(warehouse: Warehouse, row: Mapping[str, Any]) -> Plan:
     """Return the plan of a row of gold.replay_plans, with its eligible records in order."""
-    found = [one for one in records(warehouse, row["plan_id"]) if one["position"] is not None]
-    if len(found) != row["eligible_count"]:
+    planned = [record for record in records(warehouse, row["plan_id"]) if record["position"] is not None]
+    if len(planned) != row["eligible_count"]:
         raise UsageError(f"Plan {row['plan_id']} cannot be run: gold.replays does not hold all of its records.")
     return Plan(
         row["plan_id"],
@@ -153,23 +155,23 @@ def load(warehouse: Warehouse, row: Mapping[str, Any]) -> Plan:
         row["cluster"],
         row["kafka_cluster_id"],
         row["created_at"],
-        tuple(Target(one["topic"], one["topic_id"], tuple(one["ends"])) for one in row["targets"]),
+        tuple(Target(target["topic"], target["topic_id"], tuple(target["ends"])) for target in row["targets"]),
         tuple(
             PlannedRecord(
-                one["position"],
-                Letter.of(one),
-                source_of(one),
-                one["consumer_group"],
-                one["attempt"],
-                one["target_topic"],
-                one["target_partition"],
-                one["key"],
-                one["value"],
-                tuple((header["key"], header["value"]) for header in one["headers"] or ()),
-                Source.of_place(one["first_place"] or "", millis_of(one["first_timestamp"])),
-                one["dead_lettered_at"],
+                record["position"],
+                Letter.of(record),
+                source_of(record),
+                record["consumer_group"],
+                record["attempt"],
+                record["target_topic"],
+                record["target_partition"],
+                record["key"],
+                record["value"],
+                tuple((header["key"], header["value"]) for header in record["headers"] or ()),
+                Source.of_coordinate(record["first_place"] or "", millis_of(record["first_timestamp"])),
+                record["dead_lettered_at"],
             )
-            for one in found
+            for record in planned
         ),
         row["again"],
         tuple(row["allowed"] or ()),
@@ -190,18 +192,18 @@ def elsewhere(
         for row in plans(warehouse)
         for target in row["targets"] or ()
     }
-    letters = {record.letter.place: record.letter for record in records}
-    sources = {record.source.place: record.letter for record in records if record.source.place is not None}
+    letters = {record.letter.coordinate: record.letter for record in records}
+    sources = {record.source.coordinate: record.letter for record in records if record.source.coordinate is not None}
     columns = [*_letter(Letter("", "", 0, 0)), *_source(Source(None, None, None))]
     columns += ["plan_id", "position", "target_topic"]
-    found: dict[tuple[str, str], set[Letter]] = defaultdict(set)
+    taken: dict[tuple[str, str], set[Letter]] = defaultdict(set)
     for row in _rows(warehouse, REPLAYS, {"cluster": warehouse.cluster}, columns):
         if row["position"] is None or row["plan_id"] == but_of:
             continue
-        same = {letters.get(Letter.of(row).place), sources.get(Source.of(row).place or "")}
+        same = {letters.get(Letter.of(row).coordinate), sources.get(Source.of(row).coordinate or "")}
         topic = row["target_topic"]
-        found[topic, ids_of.get((row["plan_id"], topic), "")].update(letter for letter in same if letter is not None)
-    return {topic: of_topic for topic, of_topic in found.items() if of_topic}
+        taken[topic, ids_of.get((row["plan_id"], topic), "")].update(letter for letter in same if letter is not None)
+    return {topic: of_topic for topic, of_topic in taken.items() if of_topic}
 
 
 class Replays:
@@ -217,12 +219,12 @@ class Replays:
         equal = {"cluster": self.plan.cluster, "plan_id": self.plan.plan_id}
         return {Letter.of(row) for row in _rows(self.warehouse, REPLAYED, equal, [*_letter(Letter("", "", 0, 0))])}
 
-    def add(self, found: Sequence[Replayed]) -> None:
+    def add(self, produced: Sequence[Replayed]) -> None:
         """Take records that stand committed on their targets; they are written with the next `flush`."""
-        for one in found:
-            if one.record.letter not in self.known:
-                self.known.add(one.record.letter)
-                self.waiting.append(one)
+        for confirmed in produced:
+            if confirmed.record.letter not in self.known:
+                self.known.add(confirmed.record.letter)
+                self.waiting.append(confirmed)
 
     def flush(self) -> None:
         """Write what waits."""
@@ -235,19 +237,19 @@ class Replays:
                 {
                     "cluster": self.plan.cluster,
                     "plan_id": self.plan.plan_id,
-                    **_letter(one.record.letter),
-                    **_source(one.record.source),
-                    "consumer_group": one.record.group,
-                    "attempt": one.record.attempt,
-                    "target_topic": one.record.topic,
-                    "target_topic_id": ids_of[one.record.topic],
-                    "target_partition": one.partition,
-                    "target_offset": one.offset,
-                    "replayed_at": append.moment(one.timestamp) or moments.now(),
-                    **_first(one.record.origin),
+                    **_letter(confirmed.record.letter),
+                    **_source(confirmed.record.source),
+                    "consumer_group": confirmed.record.group,
+                    "attempt": confirmed.record.attempt,
+                    "target_topic": confirmed.record.topic,
+                    "target_topic_id": ids_of[confirmed.record.topic],
+                    "target_partition": confirmed.partition,
+                    "target_offset": confirmed.offset,
+                    "replayed_at": append.moment(confirmed.timestamp) or moments.now(),
+                    **_first(confirmed.record.origin),
                 }
-                for one in self.waiting
-                if one.record.letter not in written
+                for confirmed in self.waiting
+                if confirmed.record.letter not in written
             ]
             append.append(self.warehouse, replayed_records.CONTRACT, rows)
         self.waiting.clear()
@@ -306,9 +308,9 @@ def _letter(letter: Letter) -> dict[str, Any]:
 
 
 def _first(source: Source | None) -> dict[str, Any]:
-    if source is None or source.place is None:
+    if source is None or source.coordinate is None:
         return {"first_place": None, "first_timestamp": None}
-    return {"first_place": source.place, "first_timestamp": append.moment(source.timestamp)}
+    return {"first_place": source.coordinate, "first_timestamp": append.moment(source.timestamp)}
 
 
 def _source(source: Source) -> dict[str, Any]:

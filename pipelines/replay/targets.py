@@ -83,7 +83,7 @@ def bounds(plan: Plan, topics: Mapping[str, Topic], noted: Ends, status: Status)
 
     Raises Gone: the log does not go back so far, or is compacted, and a run may have replayed records.
     """
-    found = {}
+    begins = {}
     for target in plan.targets:
         topic = topics[target.topic]
         assert topic.starts is not None
@@ -109,11 +109,11 @@ def bounds(plan: Plan, topics: Mapping[str, Topic], noted: Ends, status: Status)
                         f"Topic {topic.name} is compacted, so nobody can tell which records of the plan were replayed "
                         "there by the run before: make a new plan for those that were not."
                     )
-            found[topic.name, partition] = min(max(begin, start), end)
-    return found
+            begins[topic.name, partition] = min(max(begin, start), end)
+    return begins
 
 
-def learned(
+def read_back(
     settings: Settings, admin: Admin, plan: Plan, begins: Ends, topics: Mapping[str, Topic], stopped: Callable[[], bool]
 ) -> list[Replayed] | None:
     """Return the plan's records that stand committed on its targets; None if ``stopped`` while it waited.
@@ -128,12 +128,16 @@ def learned(
         if topic.ends is not None
         for partition in range(topic.partitions)
     }
-    spans = {place: (begin, ends[place]) for place, begin in begins.items() if begin < ends[place]}
+    spans = {
+        topic_partition: (begin, ends[topic_partition])
+        for topic_partition, begin in begins.items()
+        if begin < ends[topic_partition]
+    }
     if not spans:
         return []
-    if not settled(admin, {place: end for place, (_, end) in spans.items()}, stopped):
+    if not settled(admin, {topic_partition: end for topic_partition, (_, end) in spans.items()}, stopped):
         return None
-    found = _read(settings, plan, spans)
+    produced = _read(settings, plan, spans)
     starts = offsets(admin, spans, "earliest")
     for (name, partition), (begin, _) in spans.items():
         if starts.get((name, partition), 0) > begin:
@@ -141,7 +145,7 @@ def learned(
                 f"Records of topic {name}, partition {partition}, were deleted while the replay read them: run it "
                 "again."
             )
-    return found
+    return produced
 
 
 def _partitions(plan: Plan, topic: Topic) -> Sequence[int]:
@@ -163,7 +167,7 @@ def settled(admin: Admin, ends: Ends, stopped: Callable[[], bool], least_seconds
     deadline = time.monotonic() + max(admin.answers.seconds, least_seconds)
     while True:
         stable = offsets(admin, ends, "latest", "read_committed")
-        behind = [place for place, end in ends.items() if stable.get(place, 0) < end]
+        behind = [topic_partition for topic_partition, end in ends.items() if stable.get(topic_partition, 0) < end]
         if not behind:
             return True
         if stopped():
@@ -182,18 +186,18 @@ def _read(settings: Settings, plan: Plan, spans: Mapping[tuple[str, int], tuple[
     """Return the plan's records among those that stand between two offsets of partitions."""
     expected: dict[tuple[str, bytes], deque[PlannedRecord]] = defaultdict(deque)
     for record in plan.records:
-        expected[record.topic, bytes_of(record.letter.place)].append(record)
+        expected[record.topic, bytes_of(record.letter.coordinate)].append(record)
     own = bytes_of(plan.plan_id)
-    found: list[Replayed] = []
+    produced: list[Replayed] = []
 
-    def take(message: Message, place: tuple[str, int], offset: int) -> None:
+    def take(message: Message, topic_partition: tuple[str, int], offset: int) -> None:
         headers = dict(message.headers() or ())
-        wanted = expected.get((place[0], _bytes(headers.get(RECORD))))
+        wanted = expected.get((topic_partition[0], _bytes(headers.get(RECORD))))
         if wanted and headers.get(PLAN) == own:
-            found.append(Replayed(wanted.popleft(), place[1], offset, message.timestamp()[1]))
+            produced.append(Replayed(wanted.popleft(), topic_partition[1], offset, message.timestamp()[1]))
 
     read(settings, spans, take)
-    return sorted(found, key=lambda replayed: replayed.record.position)
+    return sorted(produced, key=lambda replayed: replayed.record.position)
 
 
 def read(
@@ -209,19 +213,19 @@ def read(
         return
     answers = Answers(settings)
     reader = consumer(settings, "read_committed", answers=answers)
-    left = {place: end for place, (_, end) in spans.items()}
+    left = {topic_partition: end for topic_partition, (_, end) in spans.items()}
     try:
-        reader.assign([TopicPartition(*place, begin) for place, (begin, _) in spans.items()])
-        for place, offset, message in stream(reader, answers):
-            if place not in left:
+        reader.assign([TopicPartition(*topic_partition, begin) for topic_partition, (begin, _) in spans.items()])
+        for topic_partition, offset, message in stream(reader, answers):
+            if topic_partition not in left:
                 continue
-            if message is not None and offset < left[place]:
-                take(message, place, offset)
-            if offset >= left[place] - (message is not None):
-                del left[place]
+            if message is not None and offset < left[topic_partition]:
+                take(message, topic_partition, offset)
+            if offset >= left[topic_partition] - (message is not None):
+                del left[topic_partition]
                 if not left:
                     break
-                reader.incremental_unassign([TopicPartition(*place)])
+                reader.incremental_unassign([TopicPartition(*topic_partition)])
     finally:
         reader.close()
 

@@ -49,7 +49,7 @@ def of_draft(draft: Draft, masks: Masks, known: Before, *, kept: bool | None, re
         lines.append(f"  The same plan was made before; it {how}.")
     if eligible:
         lines += ["", "Goes to", *(f"  {line}" for line in _flows(eligible))]
-        lines.append(f"  {_keys(eligible)}, {_span([one.candidate.row['routed_at'] for one in eligible])}")
+        lines.append(f"  {_keys(eligible)}, {_span([entry.candidate.row['routed_at'] for entry in eligible])}")
         originals = sum(entry.payload_from == "original" for entry in eligible)
         if originals:
             lines.append(f"  {counted(originals, 'payload')} taken from the original topic: never copied to the DLQ")
@@ -78,7 +78,7 @@ def of_draft(draft: Draft, masks: Masks, known: Before, *, kept: bool | None, re
         if untried := sum(entry.is_to_fetch for entry in eligible):
             lines.append(f"  It was not tried on {counted(untried, 'record')} whose payload is to be taken first.")
         for entry in changed[:MOST_SAMPLES]:
-            lines.append(f"  {visible(entry.candidate.place)}")
+            lines.append(f"  {visible(entry.candidate.coordinate)}")
             lines += [f"    {line}" for line in _change(entry, masks)]
     if eligible:
         lines += ["", "Before you run it", *(f"  {sentence}" for sentence in known.said())]
@@ -216,7 +216,7 @@ def explained(
     candidate = entry.candidate
     if form == "json":
         facts = {
-            "record": candidate.place,
+            "record": candidate.coordinate,
             "action": action,
             "rule": rule.name if rule else None,
             "reasons": entry.reasons,
@@ -225,12 +225,12 @@ def explained(
             "target": entry.topic,
             "attempt": candidate.attempt,
             "replayed_by": candidate.replayed.plan_id if candidate.replayed else None,
-            "replayed_letter": candidate.replayed.letter.place if candidate.replayed else None,
+            "replayed_letter": candidate.replayed.letter.coordinate if candidate.replayed else None,
             "of_same_source_record": list(others),
             "is_repeated": is_repeated,
         }
         return json.dumps(facts)
-    lines = [visible(candidate.place)]
+    lines = [visible(candidate.coordinate)]
     if rule is not None and rule.verdict is not None and candidate.verdict is None:
         lines.append(
             f"  {action}: rule {len(tried)}, {visible(rule.name)!r}, looks at the verdict of an incident, and the "
@@ -249,8 +249,8 @@ def explained(
     if candidate.row["payload_copied"] is False:
         lines.append("  Its payload was never copied: a plan takes it from the original topic, if that still has it.")
     if others:
-        named = first_names([*map(visible, others)], MOST_OTHERS)
-        lines.append(f"  Of its source record {counted(len(others), 'other dead letter')} landed: {named}.")
+        shown = first_names([*map(visible, others)], MOST_OTHERS)
+        lines.append(f"  Of its source record {counted(len(others), 'other dead letter')} landed: {shown}.")
     if entry.reasons:
         lines += [f"  Not eligible, {reason}: {REASONS[reason]}." for reason in entry.reasons]
     elif is_repeated:

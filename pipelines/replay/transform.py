@@ -65,17 +65,17 @@ class Transform:
         """
         if not records:
             return {}
-        before = {place: content for place, content, _ in records}
+        before = {coordinate: content for coordinate, content, _ in records}
         rows = self._of_sql(records) if self.file.suffix == ".sql" else self._of_python(records)
         repaired: dict[str, Content] = {}
         for row in rows:
-            place = row.get("record")
-            if not isinstance(place, str) or place not in before:
+            coordinate = row.get("record")
+            if not isinstance(coordinate, str) or coordinate not in before:
                 raise self._wrong("it returned a record that it was not given")
-            if place in repaired:
-                raise self._wrong(f"it returned record {visible(place)} twice")
-            old = before[place]
-            repaired[place] = Content(
+            if coordinate in repaired:
+                raise self._wrong(f"it returned record {visible(coordinate)} twice")
+            old = before[coordinate]
+            repaired[coordinate] = Content(
                 self._bytes(row["key"], "key") if "key" in row else old.key,
                 self._bytes(row["value"], "value") if "value" in row else old.value,
                 self._headers(row["headers"]) if "headers" in row else old.headers,
@@ -109,16 +109,16 @@ class Transform:
                 if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                     raise self._wrong("it must be one SELECT")
                 answered = connection.sql(self.text)
-                # By place, as two can have one name; without the times, which DuckDB's client cannot return.
-                found = {place: name.lower() for place, name in enumerate(answered.columns, 1) if _is_taken(name)}
-                rows = answered.project(", ".join(f"#{place}" for place in found)).fetchall() if found else []
+                # By position, as two can have one name; without the times, which DuckDB's client cannot return.
+                taken = {position: name.lower() for position, name in enumerate(answered.columns, 1) if _is_taken(name)}
+                rows = answered.project(", ".join(f"#{position}" for position in taken)).fetchall() if taken else []
             except duckdb.Error as error:
                 kind = type(error).__name__
-                told = str(error).splitlines()[0] if kind in ("ParserException", "BinderException") else ""
-                raise self._wrong(f"DuckDB answers {kind}" + (f": {visible(told)}" if told else "")) from None
-        if "record" not in found.values():
+                message = str(error).splitlines()[0] if kind in ("ParserException", "BinderException") else ""
+                raise self._wrong(f"DuckDB answers {kind}" + (f": {visible(message)}" if message else "")) from None
+        if "record" not in taken.values():
             raise self._wrong("the SELECT must return the column record")
-        yield from (dict(zip(found.values(), row, strict=True)) for row in rows)
+        yield from (dict(zip(taken.values(), row, strict=True)) for row in rows)
 
     def _of_python(self, records: Sequence[tuple[str, Content, Mapping[str, Any]]]) -> Iterator[dict[str, Any]]:
         import pandas  # type: ignore[import-untyped]  # Great Expectations brings it
@@ -159,13 +159,15 @@ class Transform:
         if value is None:
             return ()
         try:
-            pairs = [(one["key"], one["value"]) if isinstance(one, dict) else tuple(one) for one in value]
-            found = tuple((name, self._bytes(content, "a header's value")) for name, content in pairs)
+            pairs = [
+                (header["key"], header["value"]) if isinstance(header, dict) else tuple(header) for header in value
+            ]
+            headers = tuple((name, self._bytes(content, "a header's value")) for name, content in pairs)
         except (TypeError, ValueError, KeyError):
             raise self._wrong("headers must be pairs of name and value") from None
-        if not all(isinstance(name, str) for name, _ in found):
+        if not all(isinstance(name, str) for name, _ in headers):
             raise self._wrong("the name of a header must be text")
-        return found
+        return headers
 
     def _wrong(self, why: str) -> UsageError:
         return UsageError(f"The transform {visible(self.file.name)} cannot be used: {why}.")
@@ -182,10 +184,10 @@ def read(file: Path) -> Transform:
 
 
 def _rows(records: Sequence[tuple[str, Content, Mapping[str, Any]]]) -> Iterator[tuple[Any, ...]]:
-    for place, content, row in records:
+    for coordinate, content, row in records:
         headers = [list(part) for part in zip(*content.headers, strict=True)] or [[], []]
         texts = (_text(content.key), _text(content.value))
-        yield (place, content.key, content.value, *headers, *texts, *(row.get(name) for name in FACTS))
+        yield (coordinate, content.key, content.value, *headers, *texts, *(row.get(name) for name in FACTS))
 
 
 def _is_taken(name: str) -> bool:

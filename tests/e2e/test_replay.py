@@ -248,9 +248,9 @@ def test_what_dies_again_is_known_and_its_story_is_told(
     assert {one.partition for one in draft.plan.records} == {1}
     store.keep(warehouse, draft)
     actions.run(warehouse, draft.plan.plan_id)
-    letter = draft.plan.records[0].letter.place
+    letter = draft.plan.records[0].letter.coordinate
     sentence = "no dead letter has landed since, so nobody knows whether it died again: `afterlog run` looks for it"
-    assert sentence in trace.answer(warehouse, draft.plan.records[0].source.place or letter).result
+    assert sentence in trace.answer(warehouse, draft.plan.records[0].source.coordinate or letter).result
     before = len(kafka.read(LETTERS))
     seen = kafka.share(
         COPIES, [SOURCE], lambda record: Action.REJECT if record.offset % 2 else Action.ACCEPT, quiet_seconds=1.0
@@ -264,7 +264,7 @@ def test_what_dies_again_is_known_and_its_story_is_told(
     died = [row for row in store.outcomes(warehouse, draft.plan.plan_id) if row["outcome"] == "DIED_AGAIN"]
     assert {row["died_in_topic"] for row in died} == {LETTERS}
     source = next(
-        one.source.place
+        one.source.coordinate
         for one in draft.plan.records
         if one.letter.offset == died[0]["dlq_offset"] and one.letter.partition == died[0]["dlq_partition"]
     )

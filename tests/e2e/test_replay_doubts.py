@@ -531,7 +531,7 @@ def test_an_older_version_s_replay_tells_where_its_record_came_from(
     row |= {"target_topic_id": kafka.topic_id(topic), "target_offset": 0, "replayed_at": datetime.now(UTC) - DAY}
     append.append(warehouse, contract_of(REPLAYED), [row])
     draft = actions.drawn(warehouse, ALL, Options())
-    assert [one.origin.place for one in draft.plan.records] == ["orders:1:5"]
+    assert [one.origin.coordinate for one in draft.plan.records] == ["orders:1:5"]
 
 
 def test_the_oldest_hop_is_the_first_place(settings: Settings, kafka: KafkaAdmin, names: Iterator[str]) -> None:

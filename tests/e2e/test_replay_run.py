@@ -607,7 +607,7 @@ def of_a_share_group(topic: str, one: Replayed) -> list[tuple[str, bytes | None]
         pytest.param(
             lambda topic, one: [
                 ("afterlog.replay.plan", topic.encode()),
-                ("afterlog.replay.record", one.record.letter.place.encode()),
+                ("afterlog.replay.record", one.record.letter.coordinate.encode()),
             ],
             id="kept headers",
         ),
@@ -653,7 +653,7 @@ def test_records_that_a_share_group_rejects_again(replays: Replays) -> None:
         deadline = time.monotonic() + 60
         while deaths.look() < 6 and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert deaths.died == {one.letter.place for one in plan.records if one.position % 2}
+        assert deaths.died == {one.letter.coordinate for one in plan.records if one.position % 2}
 
 
 @pytest.mark.parametrize("lacking", ["Read", "Write", "transactional id", None])

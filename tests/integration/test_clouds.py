@@ -144,7 +144,7 @@ def test_of_two_commits_over_one_version_one_fails(place: str) -> None:
 def test_a_journal_is_changed_by_one_writer_at_a_time(place: str) -> None:
     records = numbered(40, "orders")
     kept = objects(f"{place}/_replay")
-    assert claimed_at_once(kept, records) == sorted(record.letter.place for record in records)
+    assert claimed_at_once(kept, records) == sorted(record.letter.coordinate for record in records)
 
 
 def test_answers_are_those_of_a_directory(place: str, settings: Settings) -> None:

@@ -123,7 +123,7 @@ def test_headers_of_profiles_and_of_earlier_replays_do_not_go_back(warehouse: Ca
     (record,) = draft.plan.records
     assert (record.topic, record.partition, record.key, record.value) == ("orders", 1, b"k0", b"v")
     assert record.headers == (("trace", b"\xff\x00"),)
-    assert record.source.place == "orders:1:3"
+    assert record.source.coordinate == "orders:1:3"
 
 
 def test_records_are_in_order_of_their_source(warehouse: Callable[..., Warehouse]) -> None:

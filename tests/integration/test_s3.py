@@ -243,7 +243,7 @@ def test_a_journal_on_s3_is_changed_by_one_process_at_a_time(place: str) -> None
     def lose_an_answer() -> None:
         s3.lose_an_answer(os.environ["AWS_ENDPOINT_URL"], "journal.db")
 
-    assert claimed_at_once(kept, records, lose_an_answer) == sorted(record.letter.place for record in records)
+    assert claimed_at_once(kept, records, lose_an_answer) == sorted(record.letter.coordinate for record in records)
 
 
 def test_in_a_run_a_log_is_listed_again_only_after_a_commit(place: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,9 @@ def claimed_at_once(
         with Journal(kept, "default") as opened:
             for first in range(0, len(records), 10):
                 before_each()
-                claimed.extend(one.letter.place for one in opened.claim(plan_id, records[first : first + 10], False))
+                claimed.extend(
+                    one.letter.coordinate for one in opened.claim(plan_id, records[first : first + 10], False)
+                )
 
     claimants = [threading.Thread(target=claim, args=(plan_id,)) for plan_id in ("a", "b", "c")]
     for claimant in claimants:
@@ -281,7 +283,7 @@ def letters_of(records: Sequence[Standing]) -> list[str]:
 
 def planned_letters(plan: Plan) -> list[str]:
     """Return the places of the dead letters of a plan, in order."""
-    return sorted((one.letter.place for one in plan.records), key=lambda place: (len(place), place))
+    return sorted((one.letter.coordinate for one in plan.records), key=lambda place: (len(place), place))
 
 
 class Replays:

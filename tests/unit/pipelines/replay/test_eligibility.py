@@ -205,14 +205,14 @@ def test_an_explanation_and_a_plan_of_all_agree(
     planned = actions.drawn(warehouse, Choice(incident=NAME), Options(), dry_run=True).entries
     letters_of: dict[str | None, list[Letter]] = defaultdict(list)
     for entry in planned:
-        letters_of[entry.source.place].append(entry.letter)
+        letters_of[entry.source.coordinate].append(entry.letter)
     for entry in planned:
-        told = json.loads(actions.explain(warehouse, entry.candidate.place, "json").result)
+        told = json.loads(actions.explain(warehouse, entry.candidate.coordinate, "json").result)
         left_out = ["same_source_record"] if told["is_repeated"] else []
         assert [*told["reasons"], *left_out] == entry.reasons
-        others = [one.place for one in sorted(letters_of[entry.source.place]) if one != entry.letter]
+        others = [one.place for one in sorted(letters_of[entry.source.coordinate]) if one != entry.letter]
         assert told["of_same_source_record"] == others
-        text = actions.explain(warehouse, entry.candidate.place).result
+        text = actions.explain(warehouse, entry.candidate.coordinate).result
         assert ("know nothing against" in text) == (not entry.reasons)
         assert (f"{len(others)} other dead letter" in text) == bool(others)
 

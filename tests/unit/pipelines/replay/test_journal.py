@@ -73,7 +73,7 @@ def test_a_plan_that_the_journal_does_not_know_may_have_been_attempted(journal: 
 
 def test_a_run_that_died_is_ready(journal: Journal) -> None:
     journal.add("a")
-    with alone(journal.place, "a"):
+    with alone(journal.store, "a"):
         journal.begin("a", "me")
         assert status(journal).state is State.RUNNING
     assert status(journal).state is State.READY
@@ -85,7 +85,7 @@ def test_only_the_last_runner_ends_a_plan(journal: Journal) -> None:
     journal.begin("a", "first")
     journal.begin("a", "second")
     journal.end("a", "first", State.FAILED, "fenced")
-    with alone(journal.place, "a"):
+    with alone(journal.store, "a"):
         assert status(journal).state is State.RUNNING
     journal.end("a", "second", State.FAILED, "why")
     assert (status(journal).state, status(journal).sentence) == (State.FAILED, "why")
@@ -146,7 +146,7 @@ def test_cancel_with_a_batch_of_which_nobody_knows(journal: Journal) -> None:
 
 def test_cancel_of_a_plan_that_runs(journal: Journal) -> None:
     journal.add("a")
-    with alone(journal.place, "a"):
+    with alone(journal.store, "a"):
         journal.begin("a", "me")
         journal.ask_cancel("a")
         assert (status(journal).state, journal.request("a")) == (State.RUNNING, Request.CANCEL)
@@ -176,8 +176,8 @@ def test_a_source_record_is_taken_once_whatever_dead_letter_of_it_a_plan_has(jou
     assert journal.claim("b", others, again=False) == others[2:]
     assert journal.claim("b", others[:1], again=True) == others[:1]
     assert journal.claimed_sources(one.source for one in others[1:3]) == {
-        others[1].source.place: "a",
-        others[2].source.place: "b",
+        others[1].source.coordinate: "a",
+        others[2].source.coordinate: "b",
     }
     unknown = [replace(one, source=Source(None, None, None)) for one in others]
     assert journal.claimed_sources(one.source for one in unknown) == {}
@@ -193,7 +193,9 @@ def test_a_journal_of_an_older_version_is_completed(tmp_path: Path) -> None:
             journal._database.connection.execute(f"ALTER TABLE claims DROP COLUMN {column}")
     with Journal(of(str(tmp_path)), "default") as journal, Journal(of(str(tmp_path)), "default"):
         assert journal.claim("b", RECORDS, again=False) == RECORDS[1:]
-        assert set(journal.claimed_sources(one.source for one in RECORDS)) == {one.source.place for one in RECORDS[1:]}
+        assert set(journal.claimed_sources(one.source for one in RECORDS)) == {
+            one.source.coordinate for one in RECORDS[1:]
+        }
 
 
 def test_clusters_of_one_warehouse_have_topics_of_the_same_names(place: Store) -> None:
