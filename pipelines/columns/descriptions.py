@@ -46,8 +46,8 @@ def is_whole(topology: Column) -> Column:
 
     def is_node(node: Column) -> Column:
         lists = (node[name] for name in ("sourceTopics", "stores", "successors"))
-        named = node["name"].isNotNull() & node["nodeType"].isNotNull()
-        return reduce(and_, (all_there(values, lambda _: F.lit(True)) for values in lists), named)
+        is_named = node["name"].isNotNull() & node["nodeType"].isNotNull()
+        return reduce(and_, (all_there(values, lambda _: F.lit(True)) for values in lists), is_named)
 
     def is_subtopology(part: Column) -> Column:
         return part["subtopologyId"].isNotNull() & all_there(part["nodes"], is_node)
@@ -105,7 +105,7 @@ def defects(topology: Column) -> Column:
     def any_node(holds: Column) -> Column:
         return F.coalesce(holds, F.lit(False))
 
-    found = {
+    conditions = {
         "empty_description": F.size(nodes) == 0,
         "unknown_node_type": F.exists(
             nodes, lambda node: ~F.coalesce(node["nodeType"].isin(SOURCE, PROCESSOR, SINK), F.lit(False))
@@ -126,7 +126,7 @@ def defects(topology: Column) -> Column:
         "topic_outside_sink": F.exists(nodes, lambda node: ~_is(node, SINK) & node["sinkTopic"].isNotNull()),
         "stores_outside_processor": F.exists(nodes, lambda node: ~_is(node, PROCESSOR) & _some(node["stores"])),
     }
-    codes = F.array(*(F.when(any_node(applies), F.lit(code)) for code, applies in found.items()))
+    codes = F.array(*(F.when(any_node(applies), F.lit(code)) for code, applies in conditions.items()))
     return F.when(topology.isNotNull(), F.array_compact(codes)).otherwise(F.array().cast("array<string>"))
 
 

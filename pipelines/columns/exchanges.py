@@ -28,8 +28,8 @@ def items(exchanges: DataFrame, listed: str) -> DataFrame:
 
     A row whose array is null stays, so that the contract judges it. A row whose array is empty is skipped.
     """
-    found = exchanges.select("*", F.posexplode_outer(listed).alias("_place", "_group"))
-    return found.withColumns(
+    exploded = exchanges.select("*", F.posexplode_outer(listed).alias("_place", "_group"))
+    return exploded.withColumns(
         {
             "_skipped": F.col("_skipped") | F.coalesce(F.size(listed) == 0, F.lit(False)),
             "_item": F.coalesce(F.col("_place"), F.lit(0)),

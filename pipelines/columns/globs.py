@@ -12,7 +12,9 @@ def regex(glob: str) -> str:
 
 def like(glob: str) -> str:
     """Return the pattern of SQL's ``LIKE ... ESCAPE '!'`` for a glob pattern."""
-    return "".join({"*": "%", "?": "_"}.get(one, f"!{one}" if one in "!%_" else one) for one in glob)
+    return "".join(
+        {"*": "%", "?": "_"}.get(character, f"!{character}" if character in "!%_" else character) for character in glob
+    )
 
 
 def matches(glob: str, name: str) -> bool:

@@ -103,7 +103,7 @@ class Plan:
 
 @dataclass(eq=False)
 class _Set:
-    """A set of a profile within a shape: the places of its headers by key, in order, and the place that counts."""
+    """A set of a profile within a shape: the indexes of its headers by key, in order, and the index that counts."""
 
     profile: Profile
     members: dict[str, list[int]] = field(default_factory=dict)
@@ -111,29 +111,29 @@ class _Set:
 
     @cached_property
     def counting(self) -> dict[str, int]:
-        """By key: the place whose value counts."""
+        """By key: the index of the header whose value counts."""
         first, last = self._closest()
         is_first = self.profile.newest == "first"
         repeating = _repeating(self.profile)
         counting = {}
         for key, places in self.members.items():
-            near = min(max(first - place, place - last, 0) for place in places)
-            nearest = [place for place in places if max(first - place, place - last, 0) == near]
+            near = min(max(first - index, index - last, 0) for index in places)
+            nearest = [index for index in places if max(first - index, index - last, 0) == near]
             counting[key] = places[-1] if key in repeating else nearest[0] if is_first else nearest[-1]
         return counting
 
     def _closest(self) -> tuple[int, int]:
         """Return the first and the last place of the shortest stretch that has all mandatory headers of the set."""
         mandatory = [key for key in self.profile.mandatory if key in self.members]
-        whole = [place for key in mandatory or self.members for place in self.members[key]] or [0]
+        whole = [index for key in mandatory or self.members for index in self.members[key]] or [0]
         if len(whole) <= len(mandatory):
             return min(whole), max(whole)
         last_seen: dict[str, int] = {}
         stretches = []
-        for place, name in sorted((place, key) for key in mandatory for place in self.members[key]):
-            last_seen[name] = place
+        for index, name in sorted((index, key) for key in mandatory for index in self.members[key]):
+            last_seen[name] = index
             if len(last_seen) == len(mandatory):
-                stretches.append((min(last_seen.values()), place))
+                stretches.append((min(last_seen.values()), index))
         sign = 1 if self.profile.newest == "first" else -1
         return min(stretches, key=lambda ends: (ends[1] - ends[0], sign * ends[1]), default=(min(whole), max(whole)))
 
@@ -145,12 +145,12 @@ class _Set:
     @cached_property
     def places(self) -> set[int]:
         """The places of all headers of the set."""
-        return {place for every in self.members.values() for place in every}
+        return {index for every in self.members.values() for index in every}
 
     @cached_property
     def mandatory_places(self) -> set[int]:
         """The places of the mandatory headers."""
-        return {place for key in self.profile.mandatory for place in self.members.get(key, ())}
+        return {index for key in self.profile.mandatory for index in self.members.get(key, ())}
 
     @cached_property
     def ends(self) -> tuple[int, int]:
@@ -176,7 +176,7 @@ class Planner:
         self.place_names = frozenset(header.key for profile in profiles for header in _of_place(profile))
         self._plans: dict[Shape, Plan] = {}
         self._keys_of: dict[str, list[tuple[Profile, str]]] = {}
-        self._order = {profile: place for place, profile in enumerate(self.profiles)}
+        self._order = {profile: index for index, profile in enumerate(self.profiles)}
         self._enveloped = [profile for profile in profiles if profile.paths]
 
     def known(self, name: str | None) -> str | None:
@@ -196,7 +196,9 @@ class Planner:
             for name, value in headers
         )
         first: dict[tuple[str, bytes | None], int] = {}
-        same = (first.setdefault(one, at) if one[0] in self.place_names else at for at, one in enumerate(headers))
+        same = (
+            first.setdefault(header, at) if header[0] in self.place_names else at for at, header in enumerate(headers)
+        )
         return Shape(names, marks, tuple(topics), topic, tuple(same))
 
     def plan(self, shape: Shape) -> Plan:
@@ -206,42 +208,44 @@ class Planner:
         return self._plans[shape]
 
     def _planned(self, shape: Shape) -> Plan:
-        found = self._found(shape)
-        complete = [one for profile, keyed in found.items() for one in self._sets(profile, keyed, shape)]
-        standing = _once(self._standing(complete), shape)
-        draft = _draft(found, standing)
-        chain = self._chain([*standing, *([draft] if draft else [])], shape)
+        headers_of = self._headers_of(shape)
+        complete = [
+            header_set for profile, keyed in headers_of.items() for header_set in self._sets(profile, keyed, shape)
+        ]
+        winning = _once(self._winning(complete), shape)
+        draft = _draft(headers_of, winning)
+        chain = self._chain([*winning, *([draft] if draft else [])], shape)
         if not chain:
-            return self._nearest(found, shape)
+            return self._nearest(headers_of, shape)
         own, older = _newest(chain)
         doubtful = _doubtful(chain)
-        is_draft = any(one is draft for one in own)
-        profiles = sorted((one.profile.name for one in own), key=lambda name: name != KIP_1317.name)
-        shown = {one.profile for one in (*complete, *own)}
+        is_draft = any(header_set is draft for header_set in own)
+        profiles = sorted((header_set.profile.name for header_set in own), key=lambda name: name != KIP_1317.name)
+        shown = {header_set.profile for header_set in (*complete, *own)}
         strays = draft is not None and (not is_draft or len(own) == 2)
         return Plan(
             self._hop(own, shape, doubtful, is_own=True),
             (KIP_1317.name,) if is_draft else tuple(profiles),
             tuple(key for key in KIP_1317.mandatory if key not in draft.members) if draft and is_draft else (),
             tuple(self._hop(pair, shape, doubtful) for pair in _joined(older)),
-            _taken(shape, shown, found),
-            strays or self._has_strays(shape, found, complete, chain),
+            _taken(shape, shown, headers_of),
+            strays or self._has_strays(shape, headers_of, complete, chain),
         )
 
-    def _found(self, shape: Shape) -> dict[Profile, list[tuple[int, str]]]:
+    def _headers_of(self, shape: Shape) -> dict[Profile, list[tuple[int, str]]]:
         """Return the places of the headers of each profile that may have a part, each with its key in the profile."""
-        found: dict[Profile, list[tuple[int, str]]] = {}
-        for place, name in enumerate(shape.names):
+        headers_of: dict[Profile, list[tuple[int, str]]] = {}
+        for index, name in enumerate(shape.names):
             for profile, key in self._keys(name):
-                found.setdefault(profile, []).append((place, key))
+                headers_of.setdefault(profile, []).append((index, key))
         for profile in self._enveloped:
-            found.setdefault(profile, [])
-        order = sorted(found, key=self._order.__getitem__)
-        return self._parted({profile: found[profile] for profile in order if self._applies(profile, shape)})
+            headers_of.setdefault(profile, [])
+        order = sorted(headers_of, key=self._order.__getitem__)
+        return self._parted({profile: headers_of[profile] for profile in order if self._applies(profile, shape)})
 
-    def _parted(self, found: dict[Profile, list[tuple[int, str]]]) -> dict[Profile, list[tuple[int, str]]]:
+    def _parted(self, headers_of: dict[Profile, list[tuple[int, str]]]) -> dict[Profile, list[tuple[int, str]]]:
         """Leave shared headers to the nearest writer, mandatory ones only if there are enough for all writers."""
-        keys_of = {profile: {key for _, key in keyed} for profile, keyed in found.items()}
+        keys_of = {profile: {key for _, key in keyed} for profile, keyed in headers_of.items()}
         there = [profile for profile, keys in keys_of.items() if keys and keys.issuperset(profile.mandatory)]
         owners = Counter(key for profile in there for key in {header.key for header in profile.headers})
         claims: dict[str, list[Profile]] = {}
@@ -252,18 +256,18 @@ class Planner:
                         claims.setdefault(key, []).append(profile)
         places: dict[int, tuple[str, list[Profile]]] = {}
         for key, claimants in claims.items():
-            at = [place for place, name in found[claimants[0]] if name == key]
+            at = [index for index, name in headers_of[claimants[0]] if name == key]
             if len(claimants) > 1 and len(at) >= sum(key in profile.mandatory for profile in claimants):
                 places |= dict.fromkeys(at, (key, claimants))
         left: dict[Profile, set[int]] = {}
-        for place, (key, claimants) in places.items():
-            nearest = min(claimants, key=lambda one: _distance(one, found[one], owners, place, key))
+        for index, (key, claimants) in places.items():
+            nearest = min(claimants, key=lambda claimant: _distance(claimant, headers_of[claimant], owners, index, key))
             for profile in claimants:
                 if profile is not nearest:
-                    left.setdefault(profile, set()).add(place)
+                    left.setdefault(profile, set()).add(index)
         for profile, others in left.items():
-            found[profile] = [(place, key) for place, key in found[profile] if place not in others]
-        return found
+            headers_of[profile] = [(index, key) for index, key in headers_of[profile] if index not in others]
+        return headers_of
 
     def _keys(self, name: str) -> list[tuple[Profile, str]]:
         """Return the profiles that know a name of a shape, and the key of their header."""
@@ -298,8 +302,8 @@ class Planner:
             bounds = pairwise([0, *cuts, len(keyed)])
             sets = [_gathered(profile, keyed[begin:end]) for begin, end in bounds]
         newest = 0 if profile.newest == "first" else len(sets) - 1
-        for at, one in enumerate(sets):
-            one.is_last = at == newest
+        for at, header_set in enumerate(sets):
+            header_set.is_last = at == newest
         return sets
 
     @cached_property
@@ -307,43 +311,43 @@ class Planner:
         """By profile: the names that are of other writers alone."""
         others = {}
         for profile in self.profiles:
-            foreign = (one.names for one in self.profiles if one.name not in (profile.name, _partner(profile)))
+            foreign = (other.names for other in self.profiles if other.name not in (profile.name, _partner(profile)))
             others[profile] = frozenset(name for names in foreign for name in names) - {*profile.names}
         return others
 
-    def _standing(self, complete: Sequence[_Set]) -> list[_Set]:
-        """Return the sets that stand, where several claim a mandatory header: see the head of the module."""
+    def _winning(self, complete: Sequence[_Set]) -> list[_Set]:
+        """Return the sets that win where several claim a mandatory header: see the head of the module."""
 
-        def precedence(one: _Set) -> tuple[int, int, int]:
-            if one.profile.kind == "settings":
-                return 0, 0, self._order[one.profile]
-            return 1, -len(one.places), self._order[one.profile]
+        def precedence(header_set: _Set) -> tuple[int, int, int]:
+            if header_set.profile.kind == "settings":
+                return 0, 0, self._order[header_set.profile]
+            return 1, -len(header_set.places), self._order[header_set.profile]
 
         owner: dict[int, str] = {}
-        standing = []
-        for one in sorted(_explaining_most(complete), key=precedence):
-            claimed = one.mandatory_places
-            if all(owner.get(place, one.profile.name) == one.profile.name for place in claimed):
-                owner |= dict.fromkeys(claimed, one.profile.name)
-                standing.append(one)
-        return standing
+        winning = []
+        for header_set in sorted(_explaining_most(complete), key=precedence):
+            claimed = header_set.mandatory_places
+            if all(owner.get(index, header_set.profile.name) == header_set.profile.name for index in claimed):
+                owner |= dict.fromkeys(claimed, header_set.profile.name)
+                winning.append(header_set)
+        return winning
 
     def _chain(self, sets: Sequence[_Set], shape: Shape) -> list[_Set]:
         """Return the sets, oldest first: see the head of the module."""
         if len(sets) < 2:
             return [*sets]
         scattered = _scattered(sets)
-        expected = sorted(sets, key=lambda one: _age_by_place(one, one in scattered))
+        expected = sorted(sets, key=lambda header_set: _age_by_place(header_set, header_set in scattered))
         if shape.topics is None:
             return expected
-        free = [[one] for one in expected]
+        free = [[header_set] for header_set in expected]
         fixed: dict[str, list[_Set]] = {"last": [], "first": []}
-        for one in expected:
-            if one not in scattered and one.profile.newest in fixed:
-                fixed[one.profile.newest].append(one)
-        held = {one for lane in fixed.values() for one in lane}
+        for header_set in expected:
+            if header_set not in scattered and header_set.profile.newest in fixed:
+                fixed[header_set.profile.newest].append(header_set)
+        held = {header_set for lane in fixed.values() for header_set in lane}
         lanes = [lane for lane in (*fixed.values(), *(lane for lane in free if lane[0] not in held)) if lane]
-        if any(one.profile.newest == "anywhere" for one in sets) and 2 ** len(free) <= MOST_STATES:
+        if any(header_set.profile.newest == "anywhere" for header_set in sets) and 2 ** len(free) <= MOST_STATES:
             lanes = free
         if len(lanes) == 1 or prod(len(lane) + 1 for lane in lanes) > MOST_STATES:
             return expected
@@ -355,7 +359,7 @@ class Planner:
         Of the two sets the draft's counts first. Of a record's own two sets only the draft's tells the fields that it
         makes mandatory.
         """
-        first, *others = sorted(sets, key=lambda one: one.profile is not KIP_1317)
+        first, *others = sorted(sets, key=lambda header_set: header_set.profile is not KIP_1317)
         places = self._places(first, shape, doubtful)
         for other in others:
             for name, known in self._places(other, shape, doubtful).items():
@@ -363,38 +367,38 @@ class Planner:
                     places.setdefault(name, known)
         return Hop(first.profile, places)
 
-    def _places(self, one: _Set, shape: Shape, doubtful: Collection[int]) -> dict[str, tuple[int, ...]]:
+    def _places(self, header_set: _Set, shape: Shape, doubtful: Collection[int]) -> dict[str, tuple[int, ...]]:
         places: dict[str, list[int]] = {}
-        for header in one.profile.headers:
-            if header.field and header.path and one.is_last:
+        for header in header_set.profile.headers:
+            if header.field and header.path and header_set.is_last:
                 places.setdefault(header.field, []).append(len(shape.names) + self.paths.index(header.path))
-            elif header.field and header.key in one.members and one.counting[header.key] not in doubtful:
-                places.setdefault(header.field, []).append(one.counting[header.key])
+            elif header.field and header.key in header_set.members and header_set.counting[header.key] not in doubtful:
+                places.setdefault(header.field, []).append(header_set.counting[header.key])
         return {name: tuple(known) for name, known in places.items()}
 
-    def _nearest(self, found: Mapping[Profile, list[tuple[int, str]]], shape: Shape) -> Plan:
+    def _nearest(self, headers_of: Mapping[Profile, list[tuple[int, str]]], shape: Shape) -> Plan:
         """Return the plan of a shape without a complete set: that of the profile which lacks least, if any is near."""
-        near = [profile for profile, keyed in found.items() if self._is_near(profile, keyed, shape)]
+        near = [profile for profile, keyed in headers_of.items() if self._is_near(profile, keyed, shape)]
         if not near:
             return Plan()
         settings = {name for profile in self.profiles if profile.kind == "settings" for name in profile.names}
 
         def distance(profile: Profile) -> tuple[float, int, int]:
-            lacking = self._lacking(profile, found[profile], shape)
+            lacking = self._lacking(profile, headers_of[profile], shape)
             kind = ("specified", "settings", "shipped").index(profile.kind)
             if profile.kind == "specified" and not settings.isdisjoint(profile.names):
                 kind = 2
             return len(lacking) / len(_all_mandatory(profile)), kind, self._order[profile]
 
         nearest = min(near, key=distance)
-        own = _gathered(nearest, found[nearest])
+        own = _gathered(nearest, headers_of[nearest])
         return Plan(
             self._hop([own], shape, is_own=True),
             (nearest.name,),
-            tuple(self._lacking(nearest, found[nearest], shape)),
+            tuple(self._lacking(nearest, headers_of[nearest], shape)),
             (),
-            _taken(shape, {nearest}, found),
-            self._has_strays(shape, found, [], [own]),
+            _taken(shape, {nearest}, headers_of),
+            self._has_strays(shape, headers_of, [], [own]),
         )
 
     def _lacking(self, profile: Profile, keyed: Sequence[tuple[int, str]], shape: Shape) -> list[str]:
@@ -423,26 +427,26 @@ class Planner:
     def _has_strays(
         self,
         shape: Shape,
-        found: Mapping[Profile, list[tuple[int, str]]],
+        headers_of: Mapping[Profile, list[tuple[int, str]]],
         complete: Sequence[_Set],
         chain: Sequence[_Set],
     ) -> bool:
         """Tell whether a known header belongs to no complete set, or a name repeats within one."""
         fine: set[int] = set()
-        for one in chain:
-            repeating = _repeating(one.profile)
-            for key, places in one.members.items():
-                fine |= set(places) if key in repeating else {one.counting[key]}
-        for one in complete:
-            if one not in chain:  # it gave way to another profile
-                fine |= one.places
-        of_chain = {one.profile for one in chain}
+        for header_set in chain:
+            repeating = _repeating(header_set.profile)
+            for key, places in header_set.members.items():
+                fine |= set(places) if key in repeating else {header_set.counting[key]}
+        for header_set in complete:
+            if header_set not in chain:  # it gave way to another profile
+                fine |= header_set.places
+        of_chain = {header_set.profile for header_set in chain}
         near = [
             keyed
-            for profile, keyed in found.items()
+            for profile, keyed in headers_of.items()
             if profile in of_chain or (profile.kind != "shipped" and self._is_near(profile, keyed, shape))
         ]
-        return any(place not in fine for keyed in near for place, _ in keyed)
+        return any(index not in fine for keyed in near for index, _ in keyed)
 
 
 @cache
@@ -467,7 +471,7 @@ def _ranks(profile: Profile) -> dict[str, int]:
 
 
 def _distance(
-    profile: Profile, keyed: Sequence[tuple[int, str]], owners: Counter[str], place: int, key: str
+    profile: Profile, keyed: Sequence[tuple[int, str]], owners: Counter[str], index: int, key: str
 ) -> tuple[bool, int]:
     """Return how far a shared header is from one that only this writer writes, first whether it is out of its order.
 
@@ -477,7 +481,7 @@ def _distance(
     own = [(at, other) for at, other in keyed if owners[other] == 1]
     beginnings = 1 + sum(rank[first] > rank[second] for (_, first), (_, second) in pairwise(own))
     has_order = beginnings <= max(Counter(other for _, other in own).values())
-    return min((has_order and (at < place) != (rank[other] < rank[key]), abs(at - place)) for at, other in own)
+    return min((has_order and (at < index) != (rank[other] < rank[key]), abs(at - index)) for at, other in own)
 
 
 @lru_cache(10_000)
@@ -496,15 +500,21 @@ def _repeating(profile: Profile) -> frozenset[str]:
     return frozenset(header.key for header in profile.headers if header.repeats or header.is_prefix)
 
 
-def _taken(shape: Shape, shown: Iterable[Profile], found: Mapping[Profile, list[tuple[int, str]]]) -> tuple[str, ...]:
+def _taken(
+    shape: Shape, shown: Iterable[Profile], headers_of: Mapping[Profile, list[tuple[int, str]]]
+) -> tuple[str, ...]:
     """Return the names of a shape that belong to these profiles, sorted."""
-    return tuple(sorted({shape.names[place] for profile in shown for place, _ in found[profile]}))
+    return tuple(sorted({shape.names[index] for profile in shown for index, _ in headers_of[profile]}))
 
 
-def _draft(found: Mapping[Profile, list[tuple[int, str]]], standing: Sequence[_Set]) -> _Set | None:
+def _draft(headers_of: Mapping[Profile, list[tuple[int, str]]], winning: Sequence[_Set]) -> _Set | None:
     """Return the incomplete set of KIP-1317, a draft of which any one header claims the record; None if none."""
-    keyed = found.get(KIP_1317) or []
-    return _gathered(KIP_1317, keyed) if keyed and all(one.profile is not KIP_1317 for one in standing) else None
+    keyed = headers_of.get(KIP_1317) or []
+    return (
+        _gathered(KIP_1317, keyed)
+        if keyed and all(header_set.profile is not KIP_1317 for header_set in winning)
+        else None
+    )
 
 
 def _partner(profile: Profile) -> str | None:
@@ -512,10 +522,10 @@ def _partner(profile: Profile) -> str | None:
 
 
 def _gathered(profile: Profile, keyed: Iterable[tuple[int, str]]) -> _Set:
-    one = _Set(profile)
-    for place, key in keyed:
-        one.members.setdefault(key, []).append(place)
-    return one
+    header_set = _Set(profile)
+    for index, key in keyed:
+        header_set.members.setdefault(key, []).append(index)
+    return header_set
 
 
 def _completions(keys: Sequence[str], mandatory: frozenset[str]) -> list[int]:
@@ -569,9 +579,9 @@ def _side_by_side(profile: Profile, keyed: Sequence[tuple[int, str]], counts: Co
     """Return the sets of a writer that writes all values of a name side by side, one value a hop."""
     sets = [_Set(profile) for _ in range(hops)]
     seen: Counter[str] = Counter()
-    for place, key in keyed:
+    for index, key in keyed:
         if counts[key] == hops:
-            sets[seen[key]].members[key] = [place]
+            sets[seen[key]].members[key] = [index]
             seen[key] += 1
     return sets
 
@@ -586,13 +596,13 @@ def _newest(chain: list[_Set]) -> tuple[list[_Set], list[_Set]]:
 def _joined(older: Sequence[_Set]) -> Iterator[list[_Set]]:
     """Yield the older sets, oldest first; two adjacent sets of a share group are one hop."""
     waiting: list[_Set] = []
-    for one in older:
-        if waiting and waiting[0].profile.name == _partner(one.profile):
-            yield [waiting.pop(), one]
+    for header_set in older:
+        if waiting and waiting[0].profile.name == _partner(header_set.profile):
+            yield [waiting.pop(), header_set]
             continue
         if waiting:
             yield [waiting.pop()]
-        waiting = [one]
+        waiting = [header_set]
     if waiting:
         yield waiting
 
@@ -603,24 +613,26 @@ def _explaining_most(complete: Sequence[_Set]) -> list[_Set]:
     Of the two the set stands that explains more headers; of equals that of the settings, then the first.
     """
 
-    def is_same(one: _Set, other: _Set) -> bool:
-        return _may_be_same(one.profile, other.profile) and one.mandatory_places <= other.places
+    def is_same(header_set: _Set, other: _Set) -> bool:
+        return _may_be_same(header_set.profile, other.profile) and header_set.mandatory_places <= other.places
 
-    profiles = {one.profile for one in complete}
-    if not any(_may_be_same(one, other) for one, other in permutations(profiles, 2)):
+    profiles = {header_set.profile for header_set in complete}
+    if not any(_may_be_same(profile, other) for profile, other in permutations(profiles, 2)):
         return [*complete]
-    standing: list[_Set] = []
-    for one in sorted(complete, key=lambda one: (-len(one.places), one.profile.kind != "settings")):
-        rivals = (other for other in standing if other.profile is not one.profile)
-        if not any(is_same(one, other) or is_same(other, one) for other in rivals):
-            standing.append(one)
-    return [one for one in complete if one in standing]
+    winning: list[_Set] = []
+    for header_set in sorted(
+        complete, key=lambda header_set: (-len(header_set.places), header_set.profile.kind != "settings")
+    ):
+        rivals = (other for other in winning if other.profile is not header_set.profile)
+        if not any(is_same(header_set, other) or is_same(other, header_set) for other in rivals):
+            winning.append(header_set)
+    return [header_set for header_set in complete if header_set in winning]
 
 
 @cache
-def _may_be_same(one: Profile, other: Profile) -> bool:
+def _may_be_same(profile: Profile, other: Profile) -> bool:
     """Tell whether all mandatory headers of a profile are headers of another one, and some of them optional ones."""
-    mandatory = {*one.mandatory}
+    mandatory = {*profile.mandatory}
     return (
         bool(mandatory)
         and mandatory <= {header.key for header in other.headers}
@@ -634,36 +646,40 @@ def _scattered(sets: Sequence[_Set]) -> set[_Set]:
     The writer did not leave them so. The order of a profile of the settings proves nothing: people may not know it.
     """
     writers: dict[int, set[str]] = {}
-    for one in sets:
-        for place in one.mandatory_places:
-            writers.setdefault(place, set()).add(one.profile.name)
+    for header_set in sets:
+        for index in header_set.mandatory_places:
+            writers.setdefault(index, set()).add(header_set.profile.name)
     return {
-        one
-        for one in sets
-        if one.profile.newest != "anywhere"
-        and one.profile.kind != "settings"
-        and not (_is_in_order(one) and _is_alone(one, writers))
+        header_set
+        for header_set in sets
+        if header_set.profile.newest != "anywhere"
+        and header_set.profile.kind != "settings"
+        and not (_is_in_order(header_set) and _is_alone(header_set, writers))
     }
 
 
-def _is_in_order(one: _Set) -> bool:
-    repeating = _repeating(one.profile)
-    places = [one.counting[key] for key in one.profile.mandatory if key in one.counting and key not in repeating]
+def _is_in_order(header_set: _Set) -> bool:
+    repeating = _repeating(header_set.profile)
+    places = [
+        header_set.counting[key]
+        for key in header_set.profile.mandatory
+        if key in header_set.counting and key not in repeating
+    ]
     return places == sorted(places)
 
 
-def _is_alone(one: _Set, writers: Mapping[int, set[str]]) -> bool:
+def _is_alone(header_set: _Set, writers: Mapping[int, set[str]]) -> bool:
     """Tell whether no mandatory header of another writer stands between those of a set."""
-    own = {one.profile.name, _partner(one.profile)}
-    between = range(one.ends[0] + 1, one.ends[1])
-    return all(writers.get(place, own) <= own or place in one.places for place in between)
+    own = {header_set.profile.name, _partner(header_set.profile)}
+    between = range(header_set.ends[0] + 1, header_set.ends[1])
+    return all(writers.get(index, own) <= own or index in header_set.places for index in between)
 
 
-def _age_by_place(one: _Set, is_scattered: bool) -> tuple[int, int]:
+def _age_by_place(header_set: _Set, is_scattered: bool) -> tuple[int, int]:
     """Return how new a set is as far as places tell: what was shuffled is older than what still stands in order."""
     if is_scattered:
-        return 0, one.at
-    return (2, -one.at) if one.profile.newest == "first" else (1, one.at)
+        return 0, header_set.at
+    return (2, -header_set.at) if header_set.profile.newest == "first" else (1, header_set.at)
 
 
 @cache
@@ -678,25 +694,25 @@ def _once(sets: Sequence[_Set], shape: Shape) -> list[_Set]:
     if shape.topics is None or shape.same is None:
         return [*sets]
     once: dict[object, _Set] = {}
-    for one in sorted(sets, key=lambda one: one.at):
-        counting = one.counting
-        told = {header.field: header.key for header in _of_place(one.profile) if header.key in counting}
-        is_known = {"original_topic", "original_offset"} <= told.keys() and _source(one, shape.topics)
-        same = tuple(sorted((key, shape.same[counting[key]]) for key in told.values()))
-        first = once.setdefault((one.profile.name, same) if is_known else one, one)
-        first.is_last |= one.is_last
-    return [one for one in sets if one in once.values()]
+    for header_set in sorted(sets, key=lambda header_set: header_set.at):
+        counting = header_set.counting
+        keys = {header.field: header.key for header in _of_place(header_set.profile) if header.key in counting}
+        is_known = {"original_topic", "original_offset"} <= keys.keys() and _source(header_set, shape.topics)
+        same = tuple(sorted((key, shape.same[counting[key]]) for key in keys.values()))
+        first = once.setdefault((header_set.profile.name, same) if is_known else header_set, header_set)
+        first.is_last |= header_set.is_last
+    return [header_set for header_set in sets if header_set in once.values()]
 
 
 def _doubtful(chain: Sequence[_Set]) -> set[int]:
     """Return the places of optional headers that can be left from a set which a newer one replaced."""
     doubtful: set[int] = set()
     scattered = _scattered(chain)
-    for at, one in enumerate(chain):
-        if one.profile.newest == "anywhere":
+    for at, header_set in enumerate(chain):
+        if header_set.profile.newest == "anywhere":
             older = (other for other in chain[:at] if other.profile.newest == "last" and other not in scattered)
             begin = max((other.ends[0] for other in older), default=-1)
-            doubtful |= {place for place in one.places - one.mandatory_places if place < begin}
+            doubtful |= {index for index in header_set.places - header_set.mandatory_places if index < begin}
     return doubtful
 
 
@@ -706,12 +722,12 @@ def _by_topics(expected: Sequence[_Set], lanes: Sequence[Sequence[_Set]], shape:
     A hop's DLQ topic is the source topic of the next hop, and DLQ topics are named after their source or by the
     writer's default. Of orders that topics support equally, that counts which is nearest to the expected one.
     """
-    rank = {one: at for at, one in enumerate(expected)}
-    sources = [_source(one, shape.topics or ()) for one in expected]
+    rank = {header_set: at for at, header_set in enumerate(expected)}
+    sources = [_source(header_set, shape.topics or ()) for header_set in expected]
 
     @cache
-    def link(one: int, target: str | None) -> int:
-        source, default = sources[one], expected[one].profile.default_topic
+    def link(index: int, target: str | None) -> int:
+        source, default = sources[index], expected[index].profile.default_topic
         if not target:
             return 0
         named_after = 2 * bool(source and source != target and _plain(source) in _plain(target))
@@ -721,27 +737,27 @@ def _by_topics(expected: Sequence[_Set], lanes: Sequence[Sequence[_Set]], shape:
     @cache
     def best(taken: tuple[int, ...], last: int) -> tuple[tuple[int, int], tuple[int, ...]]:
         """Return the best order of the oldest sets of each lane, if the newest of them is of the lane ``last``."""
-        one = rank[lanes[last][taken[last] - 1]]
+        newest = rank[lanes[last][taken[last] - 1]]
         left = (*taken[:last], taken[last] - 1, *taken[last + 1 :])
-        swaps = sum(rank[other] > one for lane, number in zip(lanes, left, strict=True) for other in lane[:number])
+        swaps = sum(rank[other] > newest for lane, number in zip(lanes, left, strict=True) for other in lane[:number])
         choices = []
         for lane, number in enumerate(left):
             if number:
                 (links, others), order = best(left, lane)
-                choices.append(((links + link(order[-1], sources[one]), others - swaps), order))
+                choices.append(((links + link(order[-1], sources[newest]), others - swaps), order))
         score, order = max(choices, default=((0, 0), ()))
-        return score, (*order, one)
+        return score, (*order, newest)
 
     whole = tuple(map(len, lanes))
     ends = [best(whole, lane) for lane in range(len(lanes))]
     _, order = max(ends, key=lambda end: (end[0][0] + link(end[1][-1], shape.topic), end[0][1]))
-    return [expected[one] for one in order]
+    return [expected[index] for index in order]
 
 
-def _source(one: _Set, topics: Sequence[str | None]) -> str | None:
+def _source(header_set: _Set, topics: Sequence[str | None]) -> str | None:
     """Return the source topic of a set, by the values of the headers that tell a topic."""
-    for header in one.profile.headers:
-        place = one.counting.get(header.key) if header.field == "original_topic" else None
-        if place is not None and (text := topics[place]):
+    for header in header_set.profile.headers:
+        index = header_set.counting.get(header.key) if header.field == "original_topic" else None
+        if index is not None and (text := topics[index]):
             return text.rpartition("/")[-1] if header.encoding == "uri" else text
     return None

@@ -141,11 +141,11 @@ class Values:
 
     def names_topics(self, known: Collection[str]) -> bool:
         """Tell whether the values are names of topics that are known, or in the names of the DLQ topics."""
-        named = [
+        are_topics = [
             text is not None and (_last(text) in known or _is_part(_last(text), topic))
             for text, topic in zip(self.texts, self.topics, strict=True)
         ]
-        return bool(named) and self._share(named) >= LEAST_SHARE
+        return bool(are_topics) and self._share(are_topics) >= LEAST_SHARE
 
     @property
     def names_own_topic(self) -> bool:
@@ -245,7 +245,11 @@ def _is_short(text: str) -> bool:
 
 def _is_class(text: str) -> bool:
     name = text.split(",", 1)[0]  # .NET can name the assembly behind it
-    return len(text) <= 500 and _CLASS.fullmatch(name) is not None and any(one.isupper() or one == "." for one in name)
+    return (
+        len(text) <= 500
+        and _CLASS.fullmatch(name) is not None
+        and any(character.isupper() or character == "." for character in name)
+    )
 
 
 def _is_class_of_errors(text: str) -> bool:

@@ -140,12 +140,12 @@ class Sense:
 
 
 def _rule(name: str) -> _Rule | None:
-    found = words(name)
-    seen = frozenset(found)
+    name_words = words(name)
+    seen = frozenset(name_words)
     fitting: list[tuple[int, int]] = []
     for order, rule in enumerate(_RULES):
         if all(not seen.isdisjoint(group) for group in rule.needs) and seen.isdisjoint(rule.without):
-            at = max((place for place, word in enumerate(found) if word in rule.nouns), default=-1)
+            at = max((index for index, word in enumerate(name_words) if word in rule.nouns), default=-1)
             if at >= 0:
                 fitting.append((-at, order))
     return _RULES[min(fitting)[1]] if fitting else None
@@ -159,17 +159,17 @@ def says_nothing(name: str) -> bool:
 @cache
 def words(name: str) -> tuple[str, ...]:
     """Return the words of a name in lower case, split at other characters, capitals and the known words within them."""
-    found: list[str] = []
+    parts: list[str] = []
     for word in (part.lower() for part in _WORD.findall(name)):
         if word in _VOCABULARY or not word.isalpha():
-            found.append(word)
+            parts.append(word)
             continue
         at = 0
         for known in _RUN_TOGETHER.finditer(word):
-            found += [part for part in (word[at : known.start()], known[0]) if part]
+            parts += [part for part in (word[at : known.start()], known[0]) if part]
             at = known.end()
-        found += [word[at:]] if word[at:] else []
-    return tuple(found)
+        parts += [word[at:]] if word[at:] else []
+    return tuple(parts)
 
 
 def strange(name: str) -> frozenset[str]:
@@ -183,10 +183,10 @@ def beginning(sequences: Iterable[Sequence[str]]) -> int:
     return sum(1 for _ in alike)
 
 
-def tells_a_writer(found: Iterable[str]) -> bool:
+def tells_a_writer(shared: Iterable[str]) -> bool:
     """Tell whether words that names have in common can name their writer."""
     plain = {*_FIRST, *_MADE, *_ERRORS, *_TIMES, *_NEUTRAL, "topic", "partition", "offset"}
-    return any(len(word) > 1 and word not in plain for word in found)
+    return any(len(word) > 1 and word not in plain for word in shared)
 
 
 def is_nobodys(name: str) -> bool:

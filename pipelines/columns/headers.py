@@ -78,8 +78,8 @@ def shapes_of(records: DataFrame, profiles: tuple[Profile, ...] = PROFILES) -> P
     looks = F.when(F.size("_known") < FEW_KNOWN, look_like_a_writers("headers")).otherwise(F.lit(False))
     shaped = decoder.shaped(records).select("cluster", "topic", "_shape", looks.alias("looks")).distinct()
     by_topic: dict[tuple[str | None, str | None], set[tuple[Shape, bool]]] = {}
-    for cluster, topic, told, others_look in shaped.collect():
-        shape = _shape(*told)
+    for cluster, topic, fields, others_look in shaped.collect():
+        shape = _shape(*fields)
         looks_like_a_writers = others_look or _names_look_like_a_writers(shape.names)
         by_topic.setdefault((cluster, topic), set()).add((shape, looks_like_a_writers))
     return Plans(decoder.planner, by_topic)
@@ -152,13 +152,13 @@ def read(
 ) -> tuple[Plan, dict[str, str]]:
     """Return the plan of one record without an envelope, and the texts of its known fields, as Spark reads them."""
     planner = planner_of(profiles)
-    named = [(planner.known(header[0]), header[1]) for header in headers if header is not None]
-    known = [(name, value) for name, value in named if name is not None]
+    keyed = [(planner.known(header[0]), header[1]) for header in headers if header is not None]
+    known = [(name, value) for name, value in keyed if name is not None]
     plan = planner.plan(planner.shape(known, topic))
     texts: dict[str, str] = {}
     if plan.own:
         for field, places in plan.own.places.items():
-            value = next((known[place][1] for place in places if place < len(known) and known[place][1]), None)
+            value = next((known[index][1] for index in places if index < len(known) and known[index][1]), None)
             said = text(value, plan.own.profile.encodings.get(field, "text"))
             if said and not (said == "-1" and field in NUMBERS and plan.own.profile.says_minus_one):
                 texts[field] = said
@@ -192,11 +192,11 @@ class _Decoder:
         planner = self.planner
         headers = F.coalesce("headers", F.array().cast(HEADERS))
         if planner.prefixes:
-            named = F.transform(
+            renamed = F.transform(
                 headers,
                 lambda header: F.struct(self._known(header["key"]).alias("key"), header["value"].alias("value")),
             )
-            known = F.filter(named, lambda header: header["key"].isNotNull())
+            known = F.filter(renamed, lambda header: header["key"].isNotNull())
         else:
             known = F.filter(headers, lambda header: header["key"].isin(*planner.names))
         if planner.paths:
@@ -228,19 +228,19 @@ class _Decoder:
         marks = F.array_compact(F.array(*globs_, *paths)) if globs_ or paths else F.array()
         return marks.cast("array<int>")
 
-    def _if_topics_tell(self, told: Column) -> Column:
+    def _if_topics_tell(self, column: Column) -> Column:
         """Return a column if several headers tell a topic, so that topics may tell the order of the sets; else null."""
         topics = F.filter("_known", self._tells_a_topic)
-        return F.when((F.size(topics) > 1) & (F.size("_known") <= MOST_WEIGHED), told)
+        return F.when((F.size(topics) > 1) & (F.size("_known") <= MOST_WEIGHED), column)
 
     def _tells_a_topic(self, header: Column) -> Column:
         return header["key"].isin(*self.planner.topic_names)
 
     def _topics(self) -> Column:
-        def told(header: Column) -> Column:
+        def topic_of(header: Column) -> Column:
             return F.when(self._tells_a_topic(header), F.make_valid_utf8(header["value"].cast("string")))
 
-        return F.transform("_known", told)
+        return F.transform("_known", topic_of)
 
     def _same(self) -> Column:
         """Return, for headers that tell a place, where the same header stands first, and else where they stand."""
@@ -267,7 +267,7 @@ class _Decoder:
             applies = F.lit(True)
             if profile.topic:
                 applies = F.coalesce(F.col("topic").rlike(globs.regex(profile.topic)), F.lit(False))
-            asked.append(reduce(lambda one, other: one & other, holds, applies))
+            asked.append(reduce(lambda left, right: left & right, holds, applies))
         json = F.try_validate_utf8(content.cast("string"))
         return F.when(begins & _any(asked), F.try_parse_json(json))
 
@@ -285,12 +285,12 @@ class _Decoder:
     def _group(self, said: Column, profile: Column, source: Column, topic: Column) -> Column:
         """Return the group that headers say, else the one that the DLQ topic's name holds if it is the default."""
         groups = [said]
-        for one in self.profiles:
-            if one.before_group:
-                around = one.before_group.split(TOPIC)
+        for candidate in self.profiles:
+            if candidate.before_group:
+                around = candidate.before_group.split(TOPIC)
                 before = F.concat(F.lit(around[0]), source, F.lit(around[1]))
                 group = F.nullif(F.substring(topic, F.length(before) + 1, F.length(topic)), F.lit(""))
-                groups.append(F.when((profile == one.name) & topic.startswith(before), group))
+                groups.append(F.when((profile == candidate.name) & topic.startswith(before), group))
         return F.coalesce(*groups)
 
     def decoded(self) -> list[Column]:
@@ -356,11 +356,11 @@ class _Decoder:
         def grouped(hops: Column) -> Column:
             topics = F.concat(F.slice(hops["topic"], 2, F.size(hops)), F.array("original_topic_text"))
 
-            def of(one: Column, at: Column) -> Column:
-                group = self._group(one["consumer_group"], one["profile"], one["topic"], F.get(topics, at))
-                return one.withField("consumer_group", group)
+            def with_group(hop: Column, at: Column) -> Column:
+                group = self._group(hop["consumer_group"], hop["profile"], hop["topic"], F.get(topics, at))
+                return hop.withField("consumer_group", group)
 
-            return F.transform(hops, of)
+            return F.transform(hops, with_group)
 
         hops = F.transform("_plan_hops", hop).cast(HOPS)
         if any(profile.before_group for profile in self.profiles):
@@ -485,8 +485,8 @@ def _at_path(path: str) -> Column:
 
 def _keys(path: str) -> list[str]:
     """Return the keys of a path such as ``$.error['a key'][0]``."""
-    found = re.findall(r"""\.([^.\[]+)|\['([^']*)'\]|\["([^"]*)"\]""", path)
-    return [key for keys in found for key in keys if key]
+    groups = re.findall(r"""\.([^.\[]+)|\['([^']*)'\]|\["([^"]*)"\]""", path)
+    return [key for keys in groups for key in keys if key]
 
 
 def _any(conditions: Iterable[Column]) -> Column:

@@ -63,13 +63,13 @@ class Proposal:
     @property
     def tried(self) -> str:
         """What the profile did when it was tried, in words."""
-        told = [f"{self.whole:,} with topic, partition and offset"] if self.read else []
-        told += [f"{self.part:,} with only a part of them"] if self.part else []
+        parts = [f"{self.whole:,} with topic, partition and offset"] if self.read else []
+        parts += [f"{self.part:,} with only a part of them"] if self.part else []
         left = self.read - self.whole - self.part
-        told += [f"{left:,} without an origin"] if left else []
-        told += [f"{self.older:,} more have it as an earlier hop"] if self.older else []
+        parts += [f"{left:,} without an origin"] if left else []
+        parts += [f"{self.older:,} more have it as an earlier hop"] if self.older else []
         on = f"Tried on {counted(len(self.letters), 'record')} of its writer"
-        return f"{on}, the profile {self.name} lets {self.read:,} come in: {', '.join(told)}."
+        return f"{on}, the profile {self.name} lets {self.read:,} come in: {', '.join(parts)}."
 
 
 def proposals(letters: Sequence[Letter], dlq: Dlq, known_topics: Collection[str] = ()) -> list[Proposal]:
@@ -83,7 +83,7 @@ def proposals(letters: Sequence[Letter], dlq: Dlq, known_topics: Collection[str]
     profiles = profiles_of(dlq)
     own = [profile for profile in profiles if profile.kind == "settings"]
     drafts = [_Draft(writer, topics) for writer in writers_of(letters, topics)]
-    drafts = [one for one in drafts if one.is_likely and not any(map(one.is_known_to, own))]
+    drafts = [draft for draft in drafts if draft.is_likely and not any(map(draft.is_known_to, own))]
     drafts = drafts[: MAX_PROFILES - len(dlq.profile)]
     names = {profile.name for profile in profiles}
     for draft in drafts:
@@ -166,11 +166,15 @@ class _Draft:
     def family(self) -> frozenset[str]:
         """Words that say nothing of fields, which the headers of the origin, or else most headers, have in common."""
         strong = {
-            name: found[0]
+            name: strong_meanings[0]
             for name in self.values
-            if (found := [one for one in self._meanings[name] if not one.weak and one.doubt < 3])
+            if (
+                strong_meanings := [
+                    meaning for meaning in self._meanings[name] if not meaning.weak and meaning.doubt < 3
+                ]
+            )
         }
-        of_origin = [header_words.strange(name) for name, one in strong.items() if one.field in ORIGIN]
+        of_origin = [header_words.strange(name) for name, meaning in strong.items() if meaning.field in ORIGIN]
         if len(of_origin) > 1:
             return frozenset.intersection(*of_origin)
         words = Counter(word for name in strong for word in header_words.strange(name))
@@ -210,7 +214,7 @@ class _Draft:
                     ranked.append((rank, name, meaning))
         placed: dict[str, tuple[str, Meaning]] = {}
         taken: set[str] = set()
-        for _, name, meaning in sorted(ranked, key=lambda one: one[0]):
+        for _, name, meaning in sorted(ranked, key=lambda candidate: candidate[0]):
             if meaning.field not in placed and name not in taken:
                 placed[meaning.field] = name, meaning
                 taken.add(name)
@@ -281,9 +285,9 @@ class _Draft:
 
     def _repeats(self, name: str, placed: dict[str, tuple[str, Meaning]]) -> bool:
         """Tell whether letters have a header more often than another one of the writer."""
-        names = {one for one, _ in placed.values()}
+        names = {header for header, _ in placed.values()}
         for letter, _ in self.writer.letters:
-            counts = Counter(one for one, _ in letter.headers if one in names)
+            counts = Counter(header for header, _ in letter.headers if header in names)
             if counts[name] > min(counts.values(), default=0) >= 1:
                 return True
         return False
@@ -328,9 +332,11 @@ class _Draft:
         name = next((entry.name for entry in self.entries if entry.field == "original_topic"), None)
         votes = 0
         for letter, _ in self.writer.letters:
-            told = [value.decode("utf-8", "replace") for one, value in letter.headers if one == name and value]
-            if len(told) > 1 and told[0] != told[-1]:
-                votes += _comes_before(told[-1], told[0], self.topics) - _comes_before(told[0], told[-1], self.topics)
+            topics = [value.decode("utf-8", "replace") for header, value in letter.headers if header == name and value]
+            if len(topics) > 1 and topics[0] != topics[-1]:
+                votes += _comes_before(topics[-1], topics[0], self.topics) - _comes_before(
+                    topics[0], topics[-1], self.topics
+                )
         return votes > 0
 
     @property
@@ -363,11 +369,11 @@ def _tried(drafts: Sequence[_Draft], letters: Sequence[Letter], dlq: Dlq) -> lis
     pasted = [pasted_profile(proposal.toml) for proposal in made.values()]
     profiles = profiles_of(dlq.model_copy(update={"profile": (*dlq.profile, *pasted)}))
     results = {id(letter): read_by(letter, profiles) for letter in letters}
-    counts = Counter((result.profile, result.told) for result in results.values() if result.comes_in)
+    counts = Counter((result.profile, result.origin_count) for result in results.values() if result.comes_in)
     older = Counter(name for result in results.values() if result.comes_in for name in {*result.older})
     kept = []
     for name, proposal in made.items():
-        read = sum(counts[name, told] for told in range(len(ORIGIN) + 1))
+        read = sum(counts[name, number] for number in range(len(ORIGIN) + 1))
         if read or older[name]:
             whole, part = counts[name, len(ORIGIN)], counts[name, 1] + counts[name, 2]
             own = tuple(letter for letter in proposal.letters if results[id(letter)].profile in (name, None))
@@ -375,7 +381,7 @@ def _tried(drafts: Sequence[_Draft], letters: Sequence[Letter], dlq: Dlq) -> lis
                 replace(proposal, letters=own or proposal.letters, read=read, whole=whole, part=part, older=older[name])
             )
     names = {proposal.name for proposal in kept}
-    return kept if len(kept) == len(made) else _tried([one for one in drafts if one.name in names], letters, dlq)
+    return kept if len(kept) == len(made) else _tried([draft for draft in drafts if draft.name in names], letters, dlq)
 
 
 def pasted_profile(toml: str) -> OwnProfile:
@@ -388,12 +394,12 @@ def pasted_profile(toml: str) -> OwnProfile:
 class Reading:
     """How profiles read a letter: its own profile, or the nearest and what it lacks, and those of earlier hops.
 
-    ``told`` says how many of topic, partition and offset it tells. ``is_lawful``: no value breaks a rule.
+    ``origin_count`` says how many of topic, partition and offset it tells. ``is_lawful``: no value breaks a rule.
     """
 
     profile: str | None = None
     lacking: tuple[str, ...] = ()
-    told: int = 0
+    origin_count: int = 0
     is_lawful: bool = True
     older: tuple[str, ...] = ()
 
@@ -446,9 +452,9 @@ def _glob(topics: Collection[str], others: Collection[str]) -> str | None:
     """Return a glob that matches all of some topics and none of the others; None if there is none."""
     if len(topics) == 1:
         return next(iter(topics))
-    one = min(topics)
+    topic = min(topics)
     begin, end = (header_words.beginning(names) for names in (topics, [name[::-1] for name in topics]))
-    for glob in (f"{one[:begin]}*", f"*{one[len(one) - end :]}"):
+    for glob in (f"{topic[:begin]}*", f"*{topic[len(topic) - end :]}"):
         if len(glob) > 1 and not any(globs.matches(glob, other) for other in others):
             return glob
     return None

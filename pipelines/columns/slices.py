@@ -35,7 +35,7 @@ def offsets_of(group: str, runs: Iterable[tuple[str, str]]) -> tuple[str, list[t
     """
     column = re.fullmatch(rf"concat\(lpad\((\w+) div {OFFSETS}, {DIGITS}, '0'\), .*\)", group)
     ends = [(least.partition(":")[0], most.partition(":")[0]) for least, most in runs]
-    if column is None or not all(place.isdecimal() for run in ends for place in run):
+    if column is None or not all(number.isdecimal() for run in ends for number in run):
         return None
     last = 2**63 - 1
     # The slice of offset 0 also has the offsets above -1000, as `div` rounds towards 0.

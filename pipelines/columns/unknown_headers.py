@@ -20,9 +20,9 @@ MOST_OF_A_PROFILE = 64  # characters of its name
 Counts = Mapping[str, int]  # rows by header name; a row counts once per name
 
 
-def sentence(counts: Counts, rows: int, of: str = OF_NO_PROFILE) -> str:
+def sentence(counts: Counts, rows: int, which: str = OF_NO_PROFILE) -> str:
     """List the header names of rows, the most frequent first, at most MOST_NAMES."""
-    having = f"The {rows:,} rows {of} have" if rows != 1 else f"The row {of} has"
+    having = f"The {rows:,} rows {which} have" if rows != 1 else f"The row {which} has"
     if not counts:
         return f"{having} no headers."
     shown = [f"{_shown(name)} ({counts[name]:,})" for name in sorted(counts, key=lambda name: (-counts[name], name))]
@@ -32,12 +32,12 @@ def sentence(counts: Counts, rows: int, of: str = OF_NO_PROFILE) -> str:
 def nearest(counts: Mapping[tuple[str, tuple[str, ...]], int]) -> str:
     """Say which profiles come nearest to records, by profile and the headers that they lack, with their number."""
     ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
-    told = [
+    profiles = [
         f"{profile}: it lacks {_listed([*map(visible, lacking)])} ({counted(number, 'record')})"
         for (profile, lacking), number in ordered[:MOST_NEAREST]
     ]
     more = f"; and {len(ordered) - MOST_NEAREST:,} more" if len(ordered) > MOST_NEAREST else ""
-    return f"The nearest profile is {'; '.join(told)}{more}."
+    return f"The nearest profile is {'; '.join(profiles)}{more}."
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -35,12 +35,12 @@ def table(profiles: Iterable[Profile]) -> str:
     for profile in profiles:
         fields = {header.field for header in profile.headers}
         fields |= {"consumer_group"} if profile.before_group else set()
-        told = [word for word, names in TOLD.items() if fields.intersection(names)]
-        missing = [word for word in NEEDED if word not in told]
-        if {"connector", "application"}.intersection(told):
+        tells = [word for word, names in TOLD.items() if fields.intersection(names)]
+        missing = [word for word in NEEDED if word not in tells]
+        if {"connector", "application"}.intersection(tells):
             missing = [word for word in missing if word != "group"]
         keys = ", ".join(f"`{key}`" for key in (*profile.mandatory, *profile.mandatory_paths))
-        cells = (profile.writer, f"`{profile.name}`", keys, ", ".join(told), ", ".join(missing), profile.tells_more)
+        cells = (profile.writer, f"`{profile.name}`", keys, ", ".join(tells), ", ".join(missing), profile.tells_more)
         rows.append("| " + " | ".join(cell or " " for cell in cells) + " |")
     return "\n".join(rows)
 

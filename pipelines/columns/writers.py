@@ -40,8 +40,8 @@ class Letter:
     def of(cls, topic: str | None, headers: Iterable[Any], time: int | None, is_accepted: bool = False) -> Letter:
         """Return the letter of a row, whose headers are pairs of key and value, or null."""
         pairs = [header.values() if isinstance(header, dict) else header for header in headers or () if header]
-        named = tuple((name, None if value is None else bytes(value)) for name, value in pairs if name is not None)
-        return cls(topic or "", named, time, is_accepted)
+        keyed = tuple((name, None if value is None else bytes(value)) for name, value in pairs if name is not None)
+        return cls(topic or "", keyed, time, is_accepted)
 
     @property
     def all_names(self) -> frozenset[str]:
@@ -118,7 +118,7 @@ def writers_of(letters: Sequence[Letter], known_topics: Collection[str] = ()) ->
         if len(writer.lacking) >= len(writer.letters):
             writer.letters += writer.lacking
             writer.lacking = []
-    return sorted((group.writer for group in groups), key=lambda one: (-len(one.letters), sorted(one.names)))
+    return sorted((group.writer for group in groups), key=lambda writer: (-len(writer.letters), sorted(writer.names)))
 
 
 def values_of(letters: Iterable[tuple[Letter, Collection[str]]]) -> dict[str, Values]:
@@ -140,7 +140,7 @@ def meanings(name: str, values: Values, known_topics: Collection[str] = ()) -> l
     senses = header_words.senses(name)
     if not senses and (known := _known_fields().get(name)):
         senses = [header_words.Sense(known)]
-    found = []
+    fitting = []
     for sense in senses:
         if sense.field == "original_topic" and values.names_own_topic:
             continue
@@ -151,20 +151,20 @@ def meanings(name: str, values: Values, known_topics: Collection[str] = ()) -> l
         if sense.field in owners.NAMES and values.differ:
             continue
         if encoding := values.encoding_of(sense.field, known_topics):
-            found.append(Meaning(sense.field, encoding, sense.doubt, sense.weak))
-    shown = values.shows(known_topics) if not found else None
+            fitting.append(Meaning(sense.field, encoding, sense.doubt, sense.weak))
+    shown = values.shows(known_topics) if not fitting else None
     if shown == "original_topic" and values.names_own_topic:
         shown = None
     if shown and (encoding := values.encoding_of(shown, known_topics)):
-        found.append(Meaning(shown, encoding, 3, weak=shown == "original_topic"))
-    return found
+        fitting.append(Meaning(shown, encoding, 3, weak=shown == "original_topic"))
+    return fitting
 
 
-def nearness(one: str, other: str) -> tuple[int, int, int]:
+def nearness(name: str, other: str) -> tuple[int, int, int]:
     """Return how much two names look like those of one writer."""
-    shared = header_words.strange(one) & header_words.strange(other)
-    words = header_words.beginning([header_words.words(one), header_words.words(other)])
-    return len(shared), words, header_words.beginning([one, other])
+    shared = header_words.strange(name) & header_words.strange(other)
+    words = header_words.beginning([header_words.words(name), header_words.words(other)])
+    return len(shared), words, header_words.beginning([name, other])
 
 
 class _Signs:
@@ -182,7 +182,7 @@ class _Signs:
             counts = Counter(name for letter in those for name in letter.names)
             frequent = {name for name, _ in counts.most_common(MOST_EXAMINED)}
             for name, values in values_of((letter, frequent.intersection(letter.names)) for letter in those).items():
-                strong = [one for one in meanings(name, values, known_topics) if not one.weak]
+                strong = [meaning for meaning in meanings(name, values, known_topics) if not meaning.weak]
                 encoding = values.number_encoding
                 if strong and strong[0].field in ORIGIN:
                     self._anchors[topic, name] = strong[0].field
@@ -222,8 +222,8 @@ def _join(groups: list[_Group], shape: Shape, letters: Sequence[Letter], signs: 
         if len(set(group.anchors.values())) > 1 and group.anchors.keys() <= rest.keys():
             inside.append(group)
             rest = {token: known for token, known in rest.items() if token not in group.anchors}
-    told = {known for group in inside for known in group.anchors.values()}
-    is_chain = len(inside) > 1 or (bool(inside) and len(told.intersection(rest.values())) > 1)
+    fields = {known for group in inside for known in group.anchors.values()}
+    is_chain = len(inside) > 1 or (bool(inside) and len(fields.intersection(rest.values())) > 1)
     if is_chain:
         for group in inside:
             own = frozenset(name for name, _ in group.tokens)
@@ -232,19 +232,19 @@ def _join(groups: list[_Group], shape: Shape, letters: Sequence[Letter], signs: 
         shape = frozenset((shape - taken) | rest.keys()) if len(set(rest.values())) > 1 else frozenset()
     for part in _parted(shape, signs, letters[0]):
         anchors = signs.anchors(part)
-        home = max(
+        matching = max(
             (group for group in groups if _is_same(group, part, anchors)),
             key=lambda group: len(group.tokens & part),
             default=None,
         )
-        if home is None:
-            home = _Group(set(), {})
-            groups.append(home)
-        home.tokens |= part
-        home.anchors |= anchors
+        if matching is None:
+            matching = _Group(set(), {})
+            groups.append(matching)
+        matching.tokens |= part
+        matching.anchors |= anchors
         names = frozenset(name for name, _ in part)
         is_whole = not is_chain and part == shape  # so any other header of the letters can be the writer's
-        home.writer.letters += [
+        matching.writer.letters += [
             (letter, frozenset(letter.names) if is_whole else names.intersection(letter.names)) for letter in letters
         ]
 
@@ -270,14 +270,14 @@ def _parted(shape: Shape, signs: _Signs, letter: Letter) -> list[Shape]:
     doubled = _doubled(signs.anchors(shape))
     if len(doubled) < 2:
         return [shape] if shape else []
-    place = {name: at for at, name in enumerate(letter.names)}
+    position = {name: at for at, name in enumerate(letter.names)}
     most = max(doubled.values(), key=len)
-    seeds = sorted(most, key=lambda token: place[token[0]])
+    seeds = sorted(most, key=lambda token: position[token[0]])
     parts: dict[Token, set[Token]] = {seed: {seed} for seed in seeds}
     for token in shape - set(seeds):
 
         def closeness(seed: Token, token: Token = token) -> tuple[tuple[int, int, int], int]:
-            return nearness(seed[0], token[0]), -abs(place[seed[0]] - place[token[0]])
+            return nearness(seed[0], token[0]), -abs(position[seed[0]] - position[token[0]])
 
         parts[max(seeds, key=closeness)].add(token)
     return [frozenset(part) for part in parts.values()]
@@ -300,12 +300,12 @@ def _join_placeless(groups: list[_Group], placeless: Sequence[Shape], shapes: Ma
             for group in groups
             if not group.anchors and 2 * len(group.tokens & shape) >= min(len(group.tokens), len(shape))
         ]
-        home = max(same, key=lambda group: len(group.tokens & shape), default=None)
-        if home is None:
-            home = _Group(set(), {})
-            groups.append(home)
-        home.tokens |= shape
-        home.writer.letters += entries
+        matching = max(same, key=lambda group: len(group.tokens & shape), default=None)
+        if matching is None:
+            matching = _Group(set(), {})
+            groups.append(matching)
+        matching.tokens |= shape
+        matching.writer.letters += entries
 
 
 @cache

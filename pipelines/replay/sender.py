@@ -252,8 +252,8 @@ class Sender:
             )
         if code == KafkaError.INVALID_RECORD:
             return UsageError(
-                f"Topic {record.topic} does not take dead letter {record.letter.coordinate} (the brokers call it invalid; "
-                "a compacted topic takes no record without a key): make a plan without it."
+                f"Topic {record.topic} does not take dead letter {record.letter.coordinate} (the brokers call it "
+                "invalid; a compacted topic takes no record without a key): make a plan without it."
             )
         if code in (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
             return self._answers.sentence(error)

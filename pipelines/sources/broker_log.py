@@ -81,15 +81,15 @@ def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier |
     file goes. ``is_partial`` is true if the event may continue. If a write and its end are in two files, both tell of
     it with the same ``event_id``: the first with ``is_partial``, the second whole.
     """
-    found = unknown.Census()
+    census = unknown.Census()
     others = outside = copies = 0
 
-    def told() -> Iterator[Copy]:
+    def all_events() -> Iterator[Copy]:
         nonlocal others, outside, copies
         for event in log_events.events(lines, pattern):
-            found.count(None if event.begins else event.text, min(event.lines, MOST_OF_AN_EVENT))
+            census.count(None if event.begins else event.text, min(event.lines, MOST_OF_AN_EVENT))
             if event.lines > MOST_OF_AN_EVENT:
-                found.count(event.text, event.lines - MOST_OF_AN_EVENT)
+                census.count(event.text, event.lines - MOST_OF_AN_EVENT)
             if event.begins:
                 is_wanted = _kind(event) is not None
                 others += not is_wanted
@@ -102,7 +102,7 @@ def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier |
 
     def own() -> Iterator[Event]:
         nonlocal copies
-        for event in log_events.once(told()):
+        for event in log_events.once(all_events()):
             copies -= 1
             yield event
 
@@ -118,7 +118,7 @@ def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier |
     yield from repeat(Row(None), others)
     yield from repeat(Row(None, other=COPIES), copies)
     yield from repeat(Row(None, other=unknown.LINES), outside)
-    if (finding := found.finding("broker_logs", pattern)) is not None:
+    if (finding := census.finding("broker_logs", pattern)) is not None:
         yield Row(None, finding)
 
 
@@ -163,7 +163,7 @@ def _kind(event: Event) -> int | None:
 
 
 def _paired(
-    found: Iterable[Event], earlier: Earlier | None = None, pattern: Pattern | None = None
+    events: Iterable[Event], earlier: Earlier | None = None, pattern: Pattern | None = None
 ) -> Iterator[list[Event]]:
     """Yield the events of each failure, and each start.
 
@@ -173,7 +173,7 @@ def _paired(
     writes: dict[str, Event] = {}
     before: dict[str, Event] | None = None
     seen: set[str] = set()
-    for event in found:
+    for event in events:
         kind = _kind(event)
         if kind == _START or (kind == _END and _NAMES_GROUP in event.text):
             yield [event]
@@ -192,10 +192,10 @@ def _paired(
     yield from ([write] for write in writes.values())
 
 
-def _unended(found: Iterable[Event]) -> dict[str, Event]:
+def _unended(events: Iterable[Event]) -> dict[str, Event]:
     """Return the last write of each stream whose end is not among the events."""
     writes: dict[str, Event] = {}
-    for event in found:
+    for event in events:
         kind = _kind(event) if event.begins else None
         if kind == _WRITE:
             writes[event.stream] = event

@@ -94,7 +94,7 @@ _NAMED_BY_FILE = (CONSOLE, KAFBAT, REDPANDA_CONSOLE)  # forms without a field of
 class _Line:
     """What is known of a line that is not plain, the columns in the order in which they are found.
 
-    ``again`` is the line parsed into variants, ``timed`` the capture form with a time as text, and ``of`` has the
+    ``again`` is the line parsed into variants, ``timed`` the capture form with a time as text, and ``fields`` has the
     fields of the line's form.
     """
 
@@ -102,7 +102,7 @@ class _Line:
     again: Column
     timed: Column
     form: Column
-    of: Column
+    fields: Column
     headers: Column
 
 
@@ -157,26 +157,26 @@ def _said() -> Column:
         )
 
     def timed(this: _Line) -> Column:
-        found = F.when(_is_text(this, "timestamp"), json_lines.parsed(F.col("_text"), by_text))
-        return _with(found, lambda timed: named(replace(this, timed=timed)))
+        typed = F.when(_is_text(this, "timestamp"), json_lines.parsed(F.col("_text"), by_text))
+        return _with(typed, lambda timed: formed(replace(this, timed=timed)))
 
-    def named(this: _Line) -> Column:
+    def formed(this: _Line) -> Column:
         return _with(_form(this), lambda form: read(replace(this, form=form)))
 
     def read(this: _Line) -> Column:
-        return _with(_fields_of_form(this), lambda of: headed(replace(this, of=of)))
+        return _with(_fields_of_form(this), lambda fields: headed(replace(this, fields=fields)))
 
     def headed(this: _Line) -> Column:
         return _with(_headers(this), lambda headers: judged(replace(this, headers=headers)))
 
     def judged(this: _Line) -> Column:
-        return _with(_error(this), lambda error: told(this, error))
+        return _with(_error(this), lambda error: answered(this, error))
 
-    def told(this: _Line, error: Column) -> Column:
+    def answered(this: _Line, error: Column) -> Column:
         kind = F.coalesce(_kind_of_file(F.col("_read")), _kind_of_file(this.timed), this.form)
         columns = _other(this) | {"form": kind, "lossy": F.coalesce(_is_lossy(this), F.lit(False))}
         return F.struct(
-            error.alias("error"), *(F.when(error.isNull(), one).alias(name) for name, one in columns.items())
+            error.alias("error"), *(F.when(error.isNull(), column).alias(name) for name, column in columns.items())
         )
 
     return _with(F.is_valid_utf8("_text"), parsed)
@@ -193,10 +193,10 @@ def _first(*cases: tuple[Column, Column | str]) -> Column:
     It is one flat CASE: where Spark looks for common parts of nested ones, its time doubles with each level.
     """
     (applies, value), *others = cases
-    found = F.when(applies, value)
+    chosen = F.when(applies, value)
     for applies, value in others:
-        found = found.when(applies, value)
-    return found
+        chosen = chosen.when(applies, value)
+    return chosen
 
 
 def _form(this: _Line) -> Column:
@@ -217,16 +217,16 @@ def _form(this: _Line) -> Column:
 def _fields_of_form(this: _Line) -> Column:
     """Return the variants that all forms have under some name: partition, offset, time, key and value."""
 
-    def named(*fields: str) -> Column:
+    def struct_of(*fields: str) -> Column:
         names = ("partition", "offset", "time", "key", "value")
         return F.struct(*(_again(this, field).alias(name) for name, field in zip(names, fields, strict=True)))
 
     form = this.form
     return (
-        F.when(form.isin(KCAT, CONSOLE), named("partition", "offset", "ts", "key", "payload"))
-        .when(form == KAFBAT, named("Partition", "Offset", "Timestamp", "Key", "Value"))
-        .when(form == REDPANDA_CONSOLE, named("partitionID", "offset", "timestamp", "key", "value"))
-        .otherwise(named("partition", "offset", "timestamp", "key", "value"))
+        F.when(form.isin(KCAT, CONSOLE), struct_of("partition", "offset", "ts", "key", "payload"))
+        .when(form == KAFBAT, struct_of("Partition", "Offset", "Timestamp", "Key", "Value"))
+        .when(form == REDPANDA_CONSOLE, struct_of("partitionID", "offset", "timestamp", "key", "value"))
+        .otherwise(struct_of("partition", "offset", "timestamp", "key", "value"))
     )
 
 
@@ -247,18 +247,18 @@ def _headers(this: _Line) -> Column:
         )
 
     def texts(value: str) -> Column:
-        return F.transform(pairs, lambda one: _header(_string(one["key"]), _string(one[value]).cast("binary")))
+        return F.transform(pairs, lambda header: _header(_string(header["key"]), _string(header[value]).cast("binary")))
 
     def payloads() -> Column:
         said = F.try_variant_get(_again(this, "headers"), "$", f"array<struct<key: variant, value: {_PAYLOAD}>>")
-        return F.transform(said, lambda one: _header(_string(one["key"]), _payload(one["value"])))
+        return F.transform(said, lambda header: _header(_string(header["key"]), _payload(header["value"])))
 
     of_kafbat = F.map_entries(F.try_variant_get(_again(this, "Headers"), "$", "map<string, string>"))
     absent = F.when(form == KAFBAT, _is_absent(this, "Headers")).otherwise(_is_absent(this, "headers"))
     return _first(
         (absent, F.array().cast(_HEADERS)),
         (form.isin(KCAT, CONSOLE), _flat_headers(this)),
-        (form == KAFBAT, F.transform(of_kafbat, lambda one: _header(one["key"], one["value"].cast("binary")))),
+        (form == KAFBAT, F.transform(of_kafbat, lambda header: _header(header["key"], header["value"].cast("binary")))),
         (form == REDPANDA_CONSOLE, payloads()),
         ((form == CONFLUENT) & are_pairs("stringValue"), texts("stringValue")),
         ((form == RPK) & are_pairs("value"), texts("value")),
@@ -273,7 +273,7 @@ def _header(name: Column, value: Column) -> Column:
 
 def _error(this: _Line) -> Column:
     """Return the first reason why the line is not a record; null if it is one."""
-    form, of = this.form, this.of
+    form, fields = this.form, this.fields
     is_json = this.again["misread"].isNull() & (F.size(this.again["line"]) == 2)
     of_kcat, of_console = form == KCAT, form == CONSOLE
     has_base64 = form.isin(CAPTURE, SPARK)
@@ -281,19 +281,19 @@ def _error(this: _Line) -> Column:
     value = F.when(form == SPARK, this.timed["line"][0]["value"]).otherwise(F.col("_read.line")[0]["value"])
     misread = F.when(form == SPARK, this.timed["misread"]).otherwise(F.col("_read.misread"))
     wrong_headers = this.headers.isNull() & (~has_base64 | misread.isNull() | ~_are_named_texts(this))
-    told = _text(this, "payload_error")
+    payload_error = _text(this, "payload_error")
     return _first(
         (~json_lines.begins_object(F.col("_text")), NOT_AN_OBJECT),
         (~F.coalesce(is_json, F.lit(False)), NOT_JSON),
         (_has_half_surrogate_pair(), HALF_PAIR),
-        (of_console & told.isin(*NOT_PRINTED), told),
+        (of_console & payload_error.isin(*NOT_PRINTED), payload_error),
         (form.isNull(), NO_FORM),
         (of_kcat & _mixes_bytes(this), MIXED_BYTES),
         (~(of_kcat | of_console) & ~this.is_utf8, NOT_UTF_8),
         (form.isin(*_NAMED_BY_FILE) & _topic_of_file().isNull(), UNNAMED),
         (~form.isin(*_NAMED_BY_FILE) & (~_is_text(this, "topic") | (_text(this, "topic") == "")), TOPIC),
-        (_whole(of["partition"], 0, GREATEST_PARTITION).isNull(), PARTITION),
-        (_whole(of["offset"], 0, 2**63 - 1).isNull(), OFFSET),
+        (_whole(fields["partition"], 0, GREATEST_PARTITION).isNull(), PARTITION),
+        (_whole(fields["offset"], 0, 2**63 - 1).isNull(), OFFSET),
         (of_kcat & (_has(this, "value") | _has(this, "timestamp") | _has(this, "timestampType")), MIXED_FORMS),
         (of_kcat & ~_is_absent(this, "key_error"), "kcat could not decode the key"),
         (of_kcat & ~_is_absent(this, "payload_error"), "kcat could not decode the payload"),
@@ -303,7 +303,7 @@ def _error(this: _Line) -> Column:
             & ~(_is_text(this, "tstype") & _text(this, "tstype").isin("create", "logappend", "unknown")),
             "tstype is none of create, logappend, unknown",
         ),
-        (~_is_null(of["time"]) & _millis(this).isNull(), TIME),
+        (~_is_null(fields["time"]) & _millis(this).isNull(), TIME),
         (
             has_base64 & ~_is_absent(this, "timestampType") & _whole(_again(this, "timestampType"), -1, 1).isNull(),
             "timestampType is none of -1, 0, 1",
@@ -330,19 +330,19 @@ def _error(this: _Line) -> Column:
 def _are_named_texts(this: _Line) -> Column:
     """Tell whether headers are objects with a key, and a value that is text or null."""
     pairs = F.try_variant_get(_again(this, "headers"), "$", "array<struct<key: variant, value: variant>>")
-    named = F.forall(
+    are_texts = F.forall(
         pairs,
         lambda header: (
             F.coalesce(F.schema_of_variant(header["key"]) == "STRING", F.lit(False))
             & F.coalesce(F.schema_of_variant(header["value"]).isin("STRING", "VOID"), F.lit(True))
         ),
     )
-    return F.coalesce(named, F.lit(False))
+    return F.coalesce(are_texts, F.lit(False))
 
 
 def _value_of(this: _Line, part: str) -> Column:
     """Return the key or the value of a record that is not plain."""
-    form, said = this.form, _string(this.of[part])
+    form, said = this.form, _string(this.fields[part])
     return (
         F.when(form == CAPTURE, F.col("_read.line")[0][part])
         .when(form == SPARK, this.timed["line"][0][part])
@@ -353,14 +353,14 @@ def _value_of(this: _Line, part: str) -> Column:
 
 def _other(this: _Line) -> dict[str, Column]:
     """Return the columns of a record that is not plain."""
-    of, kind = this.of, F.coalesce(_text(this, "tstype"), _text(this, "timestampType"))
+    fields, kind = this.fields, F.coalesce(_text(this, "tstype"), _text(this, "timestampType"))
     is_timed = ~this.form.isin(KCAT, CONSOLE) | _text(this, "tstype").isin("create", "logappend")
     by_number = F.when(this.form.isin(CAPTURE, SPARK), _whole(_again(this, "timestampType"), 0, 1).cast("int"))
     topic = F.make_valid_utf8(_bytes(this, _text(this, "topic")).cast("string"))
     return {
         "topic": F.when(this.form.isin(*_NAMED_BY_FILE), _topic_of_file()).otherwise(topic),
-        "partition": _whole(of["partition"], 0, GREATEST_PARTITION).cast("int"),
-        "offset": _whole(of["offset"], 0, 2**63 - 1),
+        "partition": _whole(fields["partition"], 0, GREATEST_PARTITION).cast("int"),
+        "offset": _whole(fields["offset"], 0, 2**63 - 1),
         "timestamp": F.when(is_timed, time_of_millis(_millis(this))),
         "timestamp_type": F.when(kind.isin("create", "CREATE_TIME"), 0)
         .when(kind.isin("logappend", "LOG_APPEND_TIME"), 1)
@@ -376,8 +376,11 @@ def _is_lossy(this: _Line) -> Column:
 
     rpk writes null as empty; objects of headers keep neither order nor duplicates; decoded values are no bytes.
     """
-    form, of = this.form, this.of
-    is_decoded = ~((_is_string(of["key"]) | _is_null(of["key"])) & (_is_string(of["value"]) | _is_null(of["value"])))
+    form, fields = this.form, this.fields
+    is_decoded = ~(
+        (_is_string(fields["key"]) | _is_null(fields["key"]))
+        & (_is_string(fields["value"]) | _is_null(fields["value"]))
+    )
     is_renamed = F.exists(this.headers, lambda header: header["key"].contains("\ufffd"))
     is_unlike = is_decoded | is_renamed | _is_replaced() | reduce(or_, (_has(this, name) for name in _SCHEMA_IDS))
     of_headers = F.try_variant_get(_again(this, "headers"), "$", f"array<struct<value: {_PAYLOAD}>>")
@@ -389,7 +392,7 @@ def _is_lossy(this: _Line) -> Column:
             form == REDPANDA_CONSOLE,
             _is_lost(_payload_of(this, "key"))
             | _is_lost(_payload_of(this, "value"))
-            | F.coalesce(F.exists(of_headers, lambda one: _is_lost(one["value"])), F.lit(False)),
+            | F.coalesce(F.exists(of_headers, lambda header: _is_lost(header["value"])), F.lit(False)),
         )
         .when(form == KAFBAT, is_unlike | (F.size(this.headers) > 0))
         .otherwise(is_unlike)
@@ -524,7 +527,7 @@ def _whole(variant: Column, least: int, greatest: int) -> Column:
 
 def _millis(this: _Line) -> Column:
     """Return the record's time in epoch milliseconds, given as such or in ISO-8601 with its zone; else null."""
-    time = this.of["time"]
+    time = this.fields["time"]
     text = _string(time)
     zoned = F.regexp_replace(text, r"([+-]\d\d)(\d\d)\z", "$1:$2")
     millis = F.unix_millis(F.when(_is_string(time) & text.rlike(_ISO_TIME), zoned.try_cast("timestamp")))

@@ -87,18 +87,20 @@ def objects(bronze: DataFrame, record: str, *, numbers_as_clients_write_them: bo
     ``line_error`` is bronze's error, or says that a field is not of its type. Numbers as clients write them can be
     text, and librdkafka's unknown is -1, as Kafka's; the record then has numbers (int, bigint) in its own struct only.
     """
-    types = {one["name"]: one["type"] for one in _NUMBER.finditer(record)} if numbers_as_clients_write_them else {}
+    types = (
+        {match["name"]: match["type"] for match in _NUMBER.finditer(record)} if numbers_as_clients_write_them else {}
+    )
     json = F.when(F.col("error").isNull(), text(F.col("line")))
     as_read = _NUMBER.sub(r"`\g<name>`: string", record) if types else record
     read = bronze.withColumn("_read", computed_once(parsed(json, as_read)))
     misread = F.col("_read.misread").isNotNull() | (F.size("_read.line") != 2) | F.col("_read.line").isNull()
-    typed = one = F.get("_read.line", F.lit(0))
+    typed = read_object = F.get("_read.line", F.lit(0))
     if types:
-        numbers = F.struct(*(_number(one[name], type_).alias(name) for name, type_ in types.items()))
+        numbers = F.struct(*(_number(read_object[name], type_).alias(name) for name, type_ in types.items()))
         read = read.withColumn("_numbers", computed_once(numbers))
         for name in types:
             number = F.col("_numbers")[name]
-            misread = misread | (number.isNull() & _told(one[name]).isNotNull())
+            misread = misread | (number.isNull() & _told(read_object[name]).isNotNull())
             typed = typed.withField(f"`{name}`", number)
     line_error = F.coalesce(F.col("error"), F.when(misread, "a field of the object is not of its type"))
     return (

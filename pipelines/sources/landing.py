@@ -130,7 +130,7 @@ def is_unread(source: str) -> bool:
 def damaged(directory: Path, files: Sequence[LandedFile]) -> dict[str, str]:
     """Unpack the packed files and return, by source, a sentence on each that cannot be unpacked to its end."""
     root = os.path.realpath(directory)
-    found: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     for file in files:
         blocks = unpacking.unpacked(path_of(root, file.source))
         if blocks is None and _suffix(file.source) == GZIP:
@@ -139,8 +139,8 @@ def damaged(directory: Path, files: Sequence[LandedFile]) -> dict[str, str]:
             for _ in blocks or ():
                 pass
         except Damage as damage:
-            found[file.source] = str(damage)
-    return found
+            sentences[file.source] = str(damage)
+    return sentences
 
 
 def numbered_id(line: str, damage: str, occurrence: str | None) -> Column:

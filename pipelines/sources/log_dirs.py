@@ -69,12 +69,12 @@ class Segment:
     def of(cls, source: str) -> Segment | None:
         """Return the segment that a name describes; None if it is not a segment's name."""
         local = _LOCAL.fullmatch(source)
-        named = local or next(filter(None, (form.fullmatch(source) for form in _TIERED)), None)
-        if named is None:
+        match = local or next(filter(None, (form.fullmatch(source) for form in _TIERED)), None)
+        if match is None:
             return None
-        topic_id = None if local else named["id"] or None
-        offset = int(named["offset"])
-        segment = cls(source, named["topic"], int(named["partition"]), offset, local is None, topic_id)
+        topic_id = None if local else match["id"] or None
+        offset = int(match["offset"])
+        segment = cls(source, match["topic"], int(match["partition"]), offset, local is None, topic_id)
         legal = segment.partition <= _INT32_MOST and segment.base_offset <= OFFSET_MOST
         return segment if legal and segment.topic not in (".", "..") else None
 
@@ -86,8 +86,8 @@ def listing(directory: Path) -> dict[str, LandedFile]:
 
 def partition_of_metadata(source: str) -> tuple[str, int] | None:
     """Return the topic and the partition of a ``partition.metadata``; None for other files."""
-    named = _METADATA.fullmatch(source)
-    return (named["topic"], min(int(named["partition"]), _INT32_MOST)) if named else None
+    match = _METADATA.fullmatch(source)
+    return (match["topic"], min(int(match["partition"]), _INT32_MOST)) if match else None
 
 
 def is_read(source: str) -> bool:
@@ -97,22 +97,22 @@ def is_read(source: str) -> bool:
 
 def passed_over(sources: Iterable[str]) -> str:
     """Return words for the files and directories that are passed over by their names; empty if there are none."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     aside: dict[str, set[str]] = {}
     for source in sources:
-        if named := _ASIDE.search(source):
-            aside.setdefault(named[1], set()).add(source[: named.end()])
+        if match := _ASIDE.search(source):
+            aside.setdefault(match[1], set()).add(source[: match.end()])
         elif (name := _passed_over(source)) and name != TOPIC_PROPERTIES:
-            found[f"{name} file" if name in (*_OF_THE_BROKER, METADATA) else name] += 1
-    said = [counted(number, name) for name, number in sorted(found.items())]
+            counts[f"{name} file" if name in (*_OF_THE_BROKER, METADATA) else name] += 1
+    said = [counted(number, name) for name, number in sorted(counts.items())]
     said += [f"{counted(len(logs), 'directory')} {suffix}" for suffix, logs in sorted(aside.items())]
     return ", ".join(said)
 
 
 def _passed_over(source: str) -> str | None:
     """Return the name under which a file is counted as passed over; None if it is read."""
-    if named := _ASIDE.search(source):
-        return named[1]
+    if match := _ASIDE.search(source):
+        return match[1]
     name = source.rpartition("/")[2]
     if name in _OF_THE_BROKER:
         return name

@@ -155,10 +155,10 @@ def _lz4(value: BinaryIO) -> Iterator[Chunk]:
 
 
 def _exactly(value: BinaryIO, count: int) -> bytes:
-    found = value.read(_allowed(count))
-    if len(found) < count:
+    data = value.read(_allowed(count))
+    if len(data) < count:
         raise EOFError
-    return found
+    return data
 
 
 def _allowed(size: int) -> int:

@@ -53,14 +53,14 @@ def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier |
     line that the end of the file cuts off is skipped: it is read when the file grows, or with the file that ends it.
     """
     known, every = events.sampled(lines, pattern)
-    read, found = _Reading(timezone, known.pattern), unknown.Census()
+    read, census = _Reading(timezone, known.pattern), unknown.Census()
     foreign: Counter[str] = Counter()
 
     def is_foreign(text: str) -> bool:
-        named = _NAMED.search(text)
-        if named is None or named[1] in APIS:
+        match = _NAMED.search(text)
+        if match is None or match[1] in APIS:
             return False
-        foreign[named[1][:MOST_NAME]] += 1
+        foreign[match[1][:MOST_NAME]] += 1
         return True
 
     last: Row | None = None
@@ -69,13 +69,13 @@ def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier |
             continue
         if last is not None:
             yield last
-        last = read.row(line, found, known.is_dated)
+        last = read.row(line, census, known.is_dated)
     if last is not None:
         yield last._replace(other=CUT_LINES, kind=None) if lines.is_cut and last.error in _CUT else last
-    found.count(lines=foreign.total())
+    census.count(lines=foreign.total())
     for name, times in foreign.items():
         yield from repeat(Row(None, other=name), times)
-    if (finding := found.finding("streams_requests", pattern)) is not None:
+    if (finding := census.finding("streams_requests", pattern)) is not None:
         yield Row(None, finding)
 
 
@@ -93,18 +93,18 @@ class _Reading:
         self.equal: Counter[int] = Counter()
         self.begun: set[str] = set()
 
-    def row(self, line: Line, found: unknown.Census, is_dated: bool) -> Row:
+    def row(self, line: Line, census: unknown.Census, is_dated: bool) -> Row:
         """Return the row of a line."""
         text = line.text
-        named = _NAMED.search(text)
-        if named is not None and named[1] not in APIS:
-            return Row(None, other=named[1][:MOST_NAME])
+        match = _NAMED.search(text)
+        if match is not None and match[1] not in APIS:
+            return Row(None, other=match[1][:MOST_NAME])
         begins = layouts.begins(text, self.pattern, is_dated)
         if begins:
             self.begun.add(line.stream)
         is_known = begins or not text or (line.stream in self.begun and _CONTINUES.match(text) is not None)
-        found.count(None if is_known else text)
-        api = named or _MENTIONED.search(text)
+        census.count(None if is_known else text)
+        api = match or _MENTIONED.search(text)
         if api is None:
             return Row(None, other=OTHER_LINES if is_known else unknown.LINES)
         if line.is_part:

@@ -267,10 +267,10 @@ def rows(work: Work) -> Iterator[tuple[Any, ...]]:
     """Yield a file's rows of ``SCHEMA``, without an open end of a partition's newest segment; its own row is last."""
     segment, file = work.segment, work.file
     version = work.before.version + 1 if work.before else 1
-    of = log_dirs.partition_of_metadata(file.source)
-    wrong = (None if work.stated else NOT_TOPIC_METADATA) if of else _unread(work)
+    of_metadata = log_dirs.partition_of_metadata(file.source)
+    wrong = (None if work.stated else NOT_TOPIC_METADATA) if of_metadata else _unread(work)
     if wrong:
-        topic, partition = of or ((segment.topic, segment.partition) if segment else (None, None))
+        topic, partition = of_metadata or ((segment.topic, segment.partition) if segment else (None, None))
         batch = Batch(position=0, unread_bytes=file.size, error=wrong)
         yield (file.source, topic, partition, *batch, version, None, None)
     if wrong or segment is None:
@@ -303,8 +303,8 @@ def _unread(work: Work) -> str | None:
                 return PACKED
     except (OSError, ValueError, AttributeError):
         pass
-    found = (code for code, text in _TEXTS.items() if b"\0" not in head and text.search(head))
-    return next(found, None if work.segment else NOT_A_SEGMENT)
+    codes = (code for code, text in _TEXTS.items() if b"\0" not in head and text.search(head))
+    return next(codes, None if work.segment else NOT_A_SEGMENT)
 
 
 @contextmanager
@@ -427,7 +427,9 @@ def _by_log(sources: Iterable[str]) -> dict[str, list[Segment]]:
     for segment in filter(None, map(Segment.of, sources)):
         if not segment.is_tiered:
             logs.setdefault(segment.source.rpartition("/")[0], []).append(segment)
-    return {of: sorted(segments, key=lambda segment: segment.base_offset) for of, segments in logs.items()}
+    return {
+        directory: sorted(segments, key=lambda segment: segment.base_offset) for directory, segments in logs.items()
+    }
 
 
 class _Shorter(Exception):

@@ -85,8 +85,8 @@ def manner(sample: Sequence[str], pattern: Pattern | None = None) -> Manner:
                 is_dated = is_dated or layouts.is_dated_event(line.text) or line.text[:1] == "{"
     is_sorted = not NEWEST_FIRST.isdisjoint(worn)
     is_backward = is_sorted and _is_backward(sample, frozenset(wanted) if begun else None, pattern)
-    found = Manner(frozenset(wanted) if begun else None, is_dated, is_backward, pattern, begun)
-    return found if pattern is None else max(found, manner(sample), key=lambda one: one.begun)
+    with_pattern = Manner(frozenset(wanted) if begun else None, is_dated, is_backward, pattern, begun)
+    return with_pattern if pattern is None else max(with_pattern, manner(sample), key=lambda known: known.begun)
 
 
 def _is_backward(sample: Sequence[str], wanted: frozenset[str] | None, pattern: Pattern | None) -> bool:
@@ -114,9 +114,9 @@ def sampled(lines: Iterable[str], pattern: Pattern | None = None) -> tuple[Manne
         size += len(line)
         if size > SAMPLE_CHARACTERS:
             break
-    found = manner(ahead, pattern)
+    known = manner(ahead, pattern)
     every = chain(ahead, rest)
-    return found, _oldest_first(every, found) if found.is_backward else every
+    return known, _oldest_first(every, known) if known.is_backward else every
 
 
 def _oldest_first(lines: Iterable[str], known: Manner) -> Iterator[str]:
@@ -157,11 +157,11 @@ def joined(
             if line.is_part:
                 begun.setdefault(line.stream, []).append(line)
                 continue
-            one = _whole([*begun.pop(line.stream), line]) if begun and line.stream in begun else line
-            if not objects and one.text not in _OPENS:
-                yield one
+            whole = _whole([*begun.pop(line.stream), line]) if begun and line.stream in begun else line
+            if not objects and whole.text not in _OPENS:
+                yield whole
             else:
-                yield from _printed(one, objects)
+                yield from _printed(whole, objects)
     yield from (_whole(parts) for parts in begun.values())
     yield from (line for parts in objects.values() for line in parts)
 
@@ -229,7 +229,7 @@ class Copy(NamedTuple):
     event: Event | None
 
 
-def once(found: Iterable[Copy]) -> Iterator[Event]:
+def once(printed: Iterable[Copy]) -> Iterator[Event]:
     """Yield the wanted events of a file without those that the log printed twice.
 
     A logger with two appenders prints each of its events twice. The copies are equal, time and all, and stand side by
@@ -245,28 +245,28 @@ def once(found: Iterable[Copy]) -> Iterator[Event]:
     copies: set[int] = set()
 
     def decide(is_last: bool) -> None:
-        place, one = window.popleft()
-        is_copy = place in copies
-        copies.discard(place)
+        number, copy = window.popleft()
+        is_copy = number in copies
+        copies.discard(number)
         if not is_copy:
-            after = next((at for at in places[one.said] if place < at <= place + BURST), None)
+            after = next((at for at in places[copy.said] if number < at <= number + BURST), None)
             if after is not None:
                 copies.add(after)
-                between = islice(window, after - place - 1)
-                pairs[one.logger] += 1 if all(len(places[other.said]) > 1 for _, other in between) else -1
+                between = islice(window, after - number - 1)
+                pairs[copy.logger] += 1 if all(len(places[other.said]) > 1 for _, other in between) else -1
             elif not is_last:
-                pairs[one.logger] -= 1
-        if one.event is not None:
-            kept.append((one.event, one.logger, is_copy))
-        if (said := said_at.pop(place - BURST, None)) is not None:
-            places[said].remove(place - BURST)
+                pairs[copy.logger] -= 1
+        if copy.event is not None:
+            kept.append((copy.event, copy.logger, is_copy))
+        if (said := said_at.pop(number - BURST, None)) is not None:
+            places[said].remove(number - BURST)
             if not places[said]:
                 del places[said]
 
-    for place, one in enumerate(found):
-        window.append((place, one))
-        places.setdefault(one.said, []).append(place)
-        said_at[place] = one.said
+    for number, copy in enumerate(printed):
+        window.append((number, copy))
+        places.setdefault(copy.said, []).append(number)
+        said_at[number] = copy.said
         if len(window) > 2 * BURST:
             decide(False)
     while window:

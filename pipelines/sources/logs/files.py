@@ -115,7 +115,7 @@ class Rotations:
         self.root, self.pattern = root, pattern
         self.members: dict[str, list[str]] = {}
         self.heads: dict[str, Head] = {}
-        for source in sorted(listed, key=lambda one: ([int(digits) for digits in re.findall(r"\d+", one)], one)):
+        for source in sorted(listed, key=lambda name: ([int(digits) for digits in re.findall(r"\d+", name)], name)):
             self.members.setdefault(family(source), []).append(source)
 
     def head(self, source: str) -> Head:
@@ -131,14 +131,14 @@ class Rotations:
     def neighbours(self, source: str) -> tuple[str | None, str | None]:
         """Return the files of a log that are right before and right after one; None where there is none."""
         members = self.members[family(source)]
-        place = members.index(source)
-        near = {members[(place + step) % len(members)] for step in range(-_NEAR, _NEAR + 1)}
+        index = members.index(source)
+        near = {members[(index + step) % len(members)] for step in range(-_NEAR, _NEAR + 1)}
         at = self.head(source).first_at
         if at is None:
             return None, None
-        timed = [(other_at, one) for one in near if (other_at := self.head(one).first_at) is not None]
-        before = max((one for one in timed if one < (at, source)), default=None)
-        after = min((one for one in timed if one > (at, source)), default=None)
+        timed = [(other_at, other) for other in near if (other_at := self.head(other).first_at) is not None]
+        before = max((pair for pair in timed if pair < (at, source)), default=None)
+        after = min((pair for pair in timed if pair > (at, source)), default=None)
         return before and before[1], after and after[1]
 
 
@@ -163,12 +163,12 @@ def is_unknown(directory: Path, source: str, pattern: Pattern | None, have_conti
     """Tell whether most of the first lines of a file are in no known layout, with the settings as they are."""
     beginning = islice(Text(landing.content(os.path.realpath(directory), source)), _HEAD_LINES)
     if have_continuations:
-        found = [(event.lines, event.begins) for event in events.events(beginning, pattern)]
+        counts = [(event.lines, event.begins) for event in events.events(beginning, pattern)]
     else:
         known, every = events.sampled(beginning, pattern)
         lines = events.joined(every, known)
-        found = [(1, layouts.begins(line.text, known.pattern, known.is_dated)) for line in lines]
-    return 2 * sum(count for count, begins in found if not begins) > sum(count for count, _ in found)
+        counts = [(1, layouts.begins(line.text, known.pattern, known.is_dated)) for line in lines]
+    return 2 * sum(count for count, begins in counts if not begins) > sum(count for count, _ in counts)
 
 
 def brought_along(
@@ -176,13 +176,13 @@ def brought_along(
 ) -> dict[str, LandedFile]:
     """Return the files that are read again because a new file continues their last event."""
     rotations = Rotations(os.path.realpath(directory), listed, pattern)
-    found = {}
+    again = {}
     for source in new:
         if not rotations.is_alone(source) and rotations.head(source).lines:
             before, _ = rotations.neighbours(source)
             if before is not None and before not in new:
-                found[before] = listed[before]
-    return found
+                again[before] = listed[before]
+    return again
 
 
 def pattern_of(settings: Settings, directory: str) -> Pattern | None:
@@ -223,7 +223,7 @@ def read(
         here: Any = arrow.Table.from_batches(list(_batches(work)), _arrow_schema())
         return spark.createDataFrame(here, SCHEMA)
     by_size = {file.source: file.size for file in files}
-    work.sort(key=lambda one: by_size[one.source], reverse=True)
+    work.sort(key=lambda job: by_size[job.source], reverse=True)
     numbers = spark.createDataFrame([(number,) for number in range(len(work))], "number int")
     tasks = numbers.repartitionByRange(min(len(work), 1_000), "number")
 
@@ -293,9 +293,9 @@ def _batches(work: Iterable[Work]) -> Iterator[Any]:
     """Yield the rows of files in batches of a bounded size."""
     rows: list[tuple[Any, ...]] = []
     size = 0
-    for one in work:
-        for row in rows_of(one):
-            rows.append((one.source, *row))
+    for job in work:
+        for row in rows_of(job):
+            rows.append((job.source, *row))
             size += len(row.line or b"") + len(row.message or "")
             if size >= _BATCH_BYTES or len(rows) >= _BATCH_ROWS:
                 yield _batch(rows)
@@ -319,7 +319,7 @@ def _arrow_schema(schema: str = SCHEMA) -> Any:
 
     types = {"string": arrow.string(), "binary": arrow.binary(), "int": arrow.int32(), "bigint": arrow.int64()}
     types["boolean"] = arrow.bool_()
-    return arrow.schema([(name, types[kind]) for name, kind in (one.split() for one in schema.split(","))])
+    return arrow.schema([(name, types[kind]) for name, kind in (column.split() for column in schema.split(","))])
 
 
 def rows_of(work: Work) -> Iterator[Row]:

@@ -101,12 +101,12 @@ def parts(text: str, pattern: Pattern | None = None) -> Parts | None:
         return pattern.parts(text)
     if text[:1] == "{":
         return parsed_json(text)
-    if (found := _BEGINS.match(text) or _CLOCK_ONLY.match(text) or _BEGINS_LATER.match(text)) is None:
+    if (match := _BEGINS.match(text) or _CLOCK_ONLY.match(text) or _BEGINS_LATER.match(text)) is None:
         return None
-    at, offset = _time(found)
-    rest = _AFTER.match(text, found.end())
+    at, offset = _time(match)
+    rest = _AFTER.match(text, match.end())
     assert rest is not None
-    head = {**found.groupdict(), **rest.groupdict()}
+    head = {**match.groupdict(), **rest.groupdict()}
     level = head.get("level0") or head["level1"] or head["level2"]
     thread = head.get("thread0") or head["thread1"] or head["thread2"]
     logger = head["logger"]
@@ -163,7 +163,8 @@ def why_unread(text: str, pattern: Pattern | None = None) -> str:
 def shape(text: str, most: int = 60) -> str:
     """Return how a line looks, without what it says: letters are a, digits are 9, what is not plain ASCII is ?."""
     shown = (
-        "9" if one.isdigit() else "a" if one.isalpha() else one if " " <= one <= "~" else "?" for one in text[:most]
+        "9" if character.isdigit() else "a" if character.isalpha() else character if " " <= character <= "~" else "?"
+        for character in text[:most]
     )
     return "".join(shown)
 
@@ -215,8 +216,8 @@ def stamp_of(stamp: str | float | None) -> tuple[datetime | None, timedelta | No
     if stamp is None:
         return None, None
     try:
-        if isinstance(stamp, str) and (found := re.fullmatch(_DATE, stamp)):
-            at, offset = _time(found)
+        if isinstance(stamp, str) and (match := re.fullmatch(_DATE, stamp)):
+            at, offset = _time(match)
             return (None, None) if at is None else (at - (offset or timedelta()), offset)
         return _of_number(float(stamp)), None
     except (ValueError, OverflowError):
@@ -231,9 +232,9 @@ def _of_number(number: float) -> datetime:
     return EPOCH + timedelta(microseconds=round(number * 1e6))
 
 
-def _time(found: re.Match[str]) -> tuple[datetime | None, timedelta | None]:
+def _time(match: re.Match[str]) -> tuple[datetime | None, timedelta | None]:
     """Return the time on the clock, and the offset from UTC that it names; None for a time that does not exist."""
-    said = found.groupdict()
+    said = match.groupdict()
     year, month, day = said.get("year"), said.get("month"), said.get("day")
     if said.get("name"):
         year, month, day = said["year2"], f"{_MONTHS.index(said['name'].title()) + 1}", said["day2"]
@@ -302,15 +303,15 @@ def parsed_json(text: str) -> Parts | None:
 
 def of_json(members: Mapping[str, Any]) -> Parts | None:
     """Return what a JSON object says as an event; None if it lacks time, level or message."""
-    named = dict(reversed(list(_named(members, "", _DEPTH))))
-    said = {field: next((named[one] for one in names if one in named), None) for field, names in _FIELDS.items()}
+    by_name = dict(reversed(list(_named(members, "", _DEPTH))))
+    said = {field: next((by_name[name] for name in names if name in by_name), None) for field, names in _FIELDS.items()}
     if said["at"] is None or said["level"] is None or not isinstance(said["message"], str):
         return None
     at, offset = _of_member(said["at"])
     level = str(said["level"])
     message = said["message"].replace("\r\n", "\n").rstrip("\n")
     stack = _stack(
-        said["stack"], [next((named[one] for one in names if one in named), None) for names in (_NAME, _SAID)]
+        said["stack"], [next((by_name[name] for name in names if name in by_name), None) for names in (_NAME, _SAID)]
     )
     if stack.startswith(message):
         message = stack
@@ -334,8 +335,8 @@ def _of_member(value: Any) -> tuple[datetime | None, timedelta | None]:
         if isinstance(value, Mapping):  # log4j2's instant
             seconds, nanos = int(value["epochSecond"]), int(value.get("nanoOfSecond", 0))
             return EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000), timedelta()
-        if isinstance(value, str) and (found := re.fullmatch(_DATE, value.strip())):
-            return _time(found)
+        if isinstance(value, str) and (match := re.fullmatch(_DATE, value.strip())):
+            return _time(match)
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return _of_number(float(value)), timedelta()
     except (KeyError, ValueError, TypeError, OverflowError):
@@ -343,15 +344,15 @@ def _of_member(value: Any) -> tuple[datetime | None, timedelta | None]:
     return None, None
 
 
-def _stack(stack: Any, named: list[Any]) -> str:
+def _stack(stack: Any, parts: list[Any]) -> str:
     """Return a stack trace as text, which begins with the exception's name and message."""
-    name, said = (one if isinstance(one, str) else None for one in named)
+    name, said = (part if isinstance(part, str) else None for part in parts)
     if isinstance(stack, Mapping):
         name = name or next((stack[key] for key in ("name", "class") if isinstance(stack.get(key), str)), None)
         said = said or (stack["message"] if isinstance(stack.get("message"), str) else None)
         stack = ""
     if isinstance(stack, list):
-        stack = "\n".join(_frame(one) for one in stack)
+        stack = "\n".join(_frame(frame) for frame in stack)
     stack = (stack if isinstance(stack, str) else "").replace("\r\n", "\n").strip("\n")
     if name and not stack.startswith(name):
         head = name if said is None else f"{name}: {said}"
@@ -359,10 +360,10 @@ def _stack(stack: Any, named: list[Any]) -> str:
     return str(stack)
 
 
-def _frame(one: Any) -> str:
-    if isinstance(one, Mapping):
-        return f"\tat {one.get('class')}.{one.get('method')}({one.get('file')}:{one.get('line')})"
-    return str(one)
+def _frame(frame: Any) -> str:
+    if isinstance(frame, Mapping):
+        return f"\tat {frame.get('class')}.{frame.get('method')}({frame.get('file')}:{frame.get('line')})"
+    return str(frame)
 
 
 # --- a pattern of the settings -------------------------------------------------------------------------------------
@@ -390,15 +391,15 @@ class Pattern:
     def parts(self, text: str) -> Parts | None:
         """Return what an event says."""
         head, whole = _compiled(self.text)
-        found = whole.match(text) or head.match(text)
-        if found is None:
+        match = whole.match(text) or head.match(text)
+        if match is None:
             return None
-        said = found.groupdict()
+        said = match.groupdict()
         if said.get("epoch"):
             at, offset = _of_number(float(said["epoch"])), timedelta()
         else:
-            at, offset = _time(found)  # type: ignore[assignment]
-        message = (said["message"] or "") + (said.get("more") or "") if "message" in said else text[found.end() :]
+            at, offset = _time(match)  # type: ignore[assignment]
+        message = (said["message"] or "") + (said.get("more") or "") if "message" in said else text[match.end() :]
         level, thread, logger = (said.get(name) for name in ("level", "thread", "logger"))
         return Parts(at, offset, level, thread, logger, message, "hour" in said and "year" not in said)
 
@@ -436,28 +437,28 @@ def _compiled(pattern: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     parts_: list[str] = []
     at = message_at = 0
     has_date = has_message = False
-    for found in _CONVERSION.finditer(pattern):
-        parts_.append(_literal(pattern[at : found.start()]))
-        at = found.end()
-        if found["word"] == "%":
+    for match in _CONVERSION.finditer(pattern):
+        parts_.append(_literal(pattern[at : match.start()]))
+        at = match.end()
+        if match["word"] == "%":
             parts_.append("%")
             continue
         word = next(
-            (found["word"][:end] for end in range(len(found["word"]), 0, -1) if found["word"][:end] in _WORDS), ""
+            (match["word"][:end] for end in range(len(match["word"]), 0, -1) if match["word"][:end] in _WORDS), ""
         )
         if not word:
-            raise ValueError(f"it has %{found['word']}, which is not understood here")
+            raise ValueError(f"it has %{match['word']}, which is not understood here")
         name, value = _WORDS[word]
         if name == "date":
-            has_date, value = True, _date(re.findall(r"\{([^{}]*)\}", found["options"]))
+            has_date, value = True, _date(re.findall(r"\{([^{}]*)\}", match["options"]))
         elif name == "message":
             has_message, message_at = True, len(parts_)
             value = f"(?P<message>{value})"
         elif name and f"?P<{name}>" not in "".join(parts_):
             value = f"(?P<{name}>{value})"
-        padded = found["width"] and name not in ("message", "date")
+        padded = match["width"] and name not in ("message", "date")
         parts_.append(rf"[ ]*{value}[ ]*" if padded else value)
-        parts_.append(_literal(found["word"][len(word) :]))
+        parts_.append(_literal(match["word"][len(word) :]))
     parts_.append(_literal(pattern[at:]))
     if not has_date or not has_message:
         raise ValueError("it needs a date (%d) and the message (%m)")
@@ -481,12 +482,12 @@ def _date(options: list[str]) -> str:
     format_ = _DATES.get(format_, format_)
     if format_.startswith(("DEFAULT", "ISO8601")):
         return _DATE
-    found = []
-    for one in _QUOTED.finditer(format_):
-        if one[2]:
-            if one[0] not in _LETTERS:
-                raise ValueError(f"its date has {one[0]}, which is not understood here")
-            found.append(_LETTERS[one[0]])
+    pieces = []
+    for match in _QUOTED.finditer(format_):
+        if match[2]:
+            if match[0] not in _LETTERS:
+                raise ValueError(f"its date has {match[0]}, which is not understood here")
+            pieces.append(_LETTERS[match[0]])
         else:
-            found.append(re.escape(one[1] if one[1] is not None else one[0]))
-    return "".join(found)
+            pieces.append(re.escape(match[1] if match[1] is not None else match[0]))
+    return "".join(pieces)

@@ -108,7 +108,7 @@ def unwrapped(raw: str, wanted: Collection[str] | None = None, pattern: layouts.
     """
     lines = [Line(raw, _plain(raw))]
     for _ in range(MOST_WRAPPERS):
-        inner = [found for line in lines for found in _removed(line, wanted, pattern)]
+        inner = [removed for line in lines for removed in _removed(line, wanted, pattern)]
         if inner == lines:
             break
         lines = inner
@@ -141,10 +141,10 @@ def _removed(line: Line, wanted: Collection[str] | None, pattern: layouts.Patter
     for name in _STARTS.get(kind, ()):
         if name in line.wrappers or (name in DOUBTFUL and wanted is not None and name not in wanted):
             continue
-        found = _COMPILED[name].match(text)
-        if found is None:
+        match = _COMPILED[name].match(text)
+        if match is None:
             continue
-        groups = found.groupdict()
+        groups = match.groupdict()
         if wanted is None and name in DOUBTFUL and not layouts.begins_surely(groups.get("text") or "", pattern):
             continue
         stamp = groups.get("stamp") or (float(groups["epoch"]) if groups.get("epoch") else None)
@@ -184,7 +184,7 @@ def _of_json(line: Line) -> Iterator[Line]:
         yield line
         return
     if isinstance(value, list):
-        inner = [_of_object(line, one) for one in value if isinstance(one, dict)]
+        inner = [_of_object(line, member) for member in value if isinstance(member, dict)]
         yield from inner or [line]
         return
     streams = value.get("streams")
@@ -198,13 +198,13 @@ def _of_json(line: Line) -> Iterator[Line]:
 
 def _of_streams(line: Line, streams: list[Any]) -> Iterator[Line]:
     """Yield the entries of Loki's own answer, oldest first."""
-    for one in streams:
-        if not isinstance(one, dict) or not isinstance(one.get("values"), list):
+    for stream in streams:
+        if not isinstance(stream, dict) or not isinstance(stream.get("values"), list):
             continue
-        name = f"{line.stream}\n{json.dumps(one.get('stream'), sort_keys=True)}"
+        name = f"{line.stream}\n{json.dumps(stream.get('stream'), sort_keys=True)}"
         entries = [
             entry
-            for entry in one["values"]
+            for entry in stream["values"]
             if isinstance(entry, list) and len(entry) > 1 and all(isinstance(part, str) for part in entry[:2])
         ]
         entries = [entry for entry in entries if entry[0].isdigit() and len(entry[0]) < 25]
@@ -236,6 +236,6 @@ def _text(value: str | list[Any]) -> str | None:
     """Return a member's text; the journal writes text with control characters as a list of bytes."""
     if isinstance(value, str):
         return value
-    if all(isinstance(one, int) and 0 <= one < 256 for one in value):
+    if all(isinstance(byte, int) and 0 <= byte < 256 for byte in value):
         return bytes(value).decode("utf-8", "surrogateescape")
     return None
