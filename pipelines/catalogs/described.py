@@ -72,8 +72,8 @@ def _described(tables: Warehouse, name: str) -> Described:
         schema = tables.spark.read.format("delta").load(tables.location(name)).schema.json()
         comment = DeltaTable.forPath(tables.spark, tables.location(name)).detail().collect()[0]["description"]
     fields = (
-        Field(one["name"], one["type"], one, _line((one.get("metadata") or {}).get("comment")))
-        for one in json.loads(schema)["fields"]
+        Field(field["name"], field["type"], field, _line((field.get("metadata") or {}).get("comment")))
+        for field in json.loads(schema)["fields"]
     )
     return Described(name, _line(comment), tuple(fields))
 
@@ -93,7 +93,7 @@ def sql_type(kind: Any) -> str:
         case "map":
             return f"map<{sql_type(kind['keyType'])},{sql_type(kind['valueType'])}>"
         case _:
-            fields = (f"{one['name']}:{sql_type(one['type'])}" for one in kind["fields"])
+            fields = (f"{field['name']}:{sql_type(field['type'])}" for field in kind["fields"])
             return f"struct<{','.join(fields)}>"
 
 
@@ -133,9 +133,9 @@ def refuse_other_stores(root: str, schemes: Iterable[str], tool: str) -> None:
         )
 
 
-def is_same_place(one: str | None, other: str) -> bool:
-    """Tell whether two locations name the same place, whichever form of a URI they have."""
-    return one is not None and _canonical(one) == _canonical(other)
+def is_same_location(first: str | None, second: str) -> bool:
+    """Tell whether two locations are the same one, whichever form of a URI they have."""
+    return first is not None and _canonical(first) == _canonical(second)
 
 
 def _canonical(location: str) -> str:

@@ -56,22 +56,22 @@ class Glue:
 
     def entry(self, table: Described) -> Entry | None:
         """Return what Glue has under the table's name."""
-        found = self._found(table)
-        if found is None:
+        known = self._found(table)
+        if known is None:
             return None
-        properties, storage = found.get("Parameters", {}), found.get("StorageDescriptor", {})
+        properties, storage = known.get("Parameters", {}), known.get("StorageDescriptor", {})
         is_delta = "delta" in (
             properties.get("table_type", "").lower(),
             properties.get("spark.sql.sources.provider", "").lower(),
         )
-        if not is_delta or found.get("TableType") != "EXTERNAL_TABLE":
+        if not is_delta or known.get("TableType") != "EXTERNAL_TABLE":
             return Entry(None)
         wanted = self._input(table)
-        there = {ITSELF: found.get("Description", "")} | {
-            one["Name"]: (one.get("Type"), one.get("Comment", "")) for one in storage.get("Columns", ())
+        there = {ITSELF: known.get("Description", "")} | {
+            column["Name"]: (column.get("Type"), column.get("Comment", "")) for column in storage.get("Columns", ())
         }
         here = {ITSELF: wanted["Description"]} | {
-            one["Name"]: (one["Type"], one["Comment"]) for one in wanted["StorageDescriptor"]["Columns"]
+            column["Name"]: (column["Type"], column["Comment"]) for column in wanted["StorageDescriptor"]["Columns"]
         }
         is_told = all(properties.get(name) == value for name, value in PROPERTIES.items())
         differs = [differing(here, there), "" if is_told else "its properties"]
@@ -91,22 +91,22 @@ class Glue:
 
     def change(self, table: Described) -> None:
         """Bring an entry up to date; what others keep in it stays."""
-        found = self._found(table) or {}
-        given = {name: found[name] for name in KEPT if name in found} | self._input(table)
-        given["Parameters"] = found.get("Parameters", {}) | PROPERTIES
+        known = self._found(table) or {}
+        given = {name: known[name] for name in KEPT if name in known} | self._input(table)
+        given["Parameters"] = known.get("Parameters", {}) | PROPERTIES
         database = self.names.schema(table.layer)
         self._asked(lambda: self._client.update_table(DatabaseName=database, TableInput=given))
 
     def _found(self, table: Described) -> dict[str, Any] | None:
         database = self.names.schema(table.layer)
-        found = self._asked(lambda: self._client.get_table(DatabaseName=database, Name=table.short))
-        return None if found is None else found["Table"]
+        answer = self._asked(lambda: self._client.get_table(DatabaseName=database, Name=table.short))
+        return None if answer is None else answer["Table"]
 
     def _input(self, table: Described) -> dict[str, Any]:
         location = self.location(self.root, table.name)
         columns = [
-            {"Name": one.name, "Type": one.sql_type, "Comment": _cut(one.comment, _MOST_COMMENT)}
-            for one in table.fields
+            {"Name": column.name, "Type": column.sql_type, "Comment": _cut(column.comment, _MOST_COMMENT)}
+            for column in table.fields
         ]
         serde = {"SerializationLibrary": _SERDE, "Parameters": {"serialization.format": "1", "path": location}}
         return {

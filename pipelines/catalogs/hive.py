@@ -61,15 +61,15 @@ class Hive:
         try:
             if not self._catalog.databaseExists(schema) or not self._catalog.tableExists(schema, table.short):
                 return None
-            found = self._catalog.getTable(schema, table.short)
+            known = self._catalog.getTable(schema, table.short)
         except Exception as error:
             raise _unanswered(error) from None
-        provider, place = found.provider(), found.storage().locationUri()
-        is_external = str(found.tableType().name()) == "EXTERNAL"
-        if not (is_external and place.isDefined() and provider.isDefined() and provider.get().lower() == "delta"):
+        provider, location = known.provider(), known.storage().locationUri()
+        is_external = str(known.tableType().name()) == "EXTERNAL"
+        if not (is_external and location.isDefined() and provider.isDefined() and provider.get().lower() == "delta"):
             return Entry(None)
         jvm: Any = self.spark.sparkContext._jvm
-        return Entry(str(jvm.org.apache.hadoop.fs.Path(place.get()).toString()))
+        return Entry(str(jvm.org.apache.hadoop.fs.Path(location.get()).toString()))
 
     def prepare(self, layers: list[str]) -> None:
         """Create the schemas that are missing, for which the settings must say where their own tables would be.

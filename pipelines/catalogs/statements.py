@@ -88,7 +88,7 @@ def spark_names(names: Names, table: Described) -> str:
 
 def _joined(quoted: Callable[[str], str], *parts: str | None) -> str:
     """Return a name of several parts, each quoted, without those that are None."""
-    return ".".join(quoted(one) for one in parts if one is not None)
+    return ".".join(quoted(part) for part in parts if part is not None)
 
 
 def spark_table(root: str, names: Names, table: Described) -> str:
@@ -177,8 +177,8 @@ def _base_url(root: str) -> str:
     """Return a warehouse as Snowflake's external volumes name it."""
     scheme, _, rest = root_on_stores(root).partition("://")
     if scheme == "abfss":
-        container, _, place = rest.partition("@")
-        host, _, path = place.partition("/")
+        container, _, host_and_path = rest.partition("@")
+        host, _, path = host_and_path.partition("/")
         return f"azure://{host.replace('.dfs.', '.blob.')}/{container}/{path}".rstrip("/") + "/"
     return f"{'gcs' if scheme == 'gs' else scheme}://{rest}/"
 

@@ -39,7 +39,7 @@ class Unity:
         parts = urlsplit(self.server)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
             raise UsageError("--server takes the URL of a server, such as http://127.0.0.1:8080.")
-        if any(one in " ./" for one in self.catalog):
+        if any(character in " ./" for character in self.catalog):
             raise UsageError("--catalog: no name of Unity Catalog has a space, a dot or a slash.")
         refuse_other_stores(self.root, ("file", *CLOUDS), self.words)
 
@@ -54,17 +54,17 @@ class Unity:
 
     def entry(self, table: Described) -> Entry | None:
         """Return what the server has under the table's name."""
-        found = self._get(f"tables/{self._full(table)}")
-        if found is None:
+        known = self._get(f"tables/{self._full(table)}")
+        if known is None:
             return None
-        if found.get("table_type") != "EXTERNAL" or found.get("data_source_format") != "DELTA":
+        if known.get("table_type") != "EXTERNAL" or known.get("data_source_format") != "DELTA":
             return Entry(None)
-        there = {ITSELF: found.get("comment") or ""} | {
-            one["name"]: (one.get("type_text"), one.get("comment") or "")
-            for one in sorted(found.get("columns") or (), key=lambda one: one.get("position") or 0)
+        there = {ITSELF: known.get("comment") or ""} | {
+            column["name"]: (column.get("type_text"), column.get("comment") or "")
+            for column in sorted(known.get("columns") or (), key=lambda column: column.get("position") or 0)
         }
-        here = {ITSELF: table.comment} | {one.name: (one.sql_type, one.comment) for one in table.fields}
-        return Entry(_decoded(found.get("storage_location") or ""), differing(here, there))
+        here = {ITSELF: table.comment} | {field.name: (field.sql_type, field.comment) for field in table.fields}
+        return Entry(_decoded(known.get("storage_location") or ""), differing(here, there))
 
     def prepare(self, layers: list[str]) -> None:
         """Create the catalog and the schemas that are missing."""
@@ -145,12 +145,12 @@ class Unity:
 
     def _object(self, answer: Any) -> dict[str, Any]:
         try:
-            found = answer.json()
+            content = answer.json()
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            content = None
+        if not isinstance(content, dict):
             raise EnvironmentLacking(f"What answers at {self._named} is no Unity Catalog: correct --server.")
-        return found
+        return content
 
     def _reason(self, answer: Any) -> str:
         try:

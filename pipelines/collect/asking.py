@@ -144,7 +144,9 @@ class _Asking:
         topics = self.topics(wanted)
         said.subjects += topics
         dlqs = {group.value(DLQ_TOPIC) for group in groups}
-        said.newest_at = self.newest_records([one for one in topics if one.name in dlqs and one.state == PRESENT])
+        said.newest_at = self.newest_records(
+            [topic for topic in topics if topic.name in dlqs and topic.state == PRESENT]
+        )
         said.remarks = [_remark(operation, names) for operation, names in sorted(self.refused.items())]
         return said
 
@@ -162,8 +164,8 @@ class _Asking:
     def brokers(self, known: Iterable[str]) -> list[Subject]:
         nodes = sorted(str(node["id"]) for node in self._read(self.admin.describeCluster().nodes().get()))
         values = self._configs("BROKER", nodes, OF_BROKERS)
-        found = [Subject(BROKER, node, PRESENT, values[node]) for node in nodes]
-        return found + [Subject(BROKER, name, MISSING, _unknown(OF_BROKERS)) for name in sorted({*known} - {*nodes})]
+        present = [Subject(BROKER, node, PRESENT, values[node]) for node in nodes]
+        return present + [Subject(BROKER, name, MISSING, _unknown(OF_BROKERS)) for name in sorted({*known} - {*nodes})]
 
     def listed_groups(self) -> dict[str, str | None]:
         """Return the type of each group that the cluster lists; it leaves out groups that ACLs hide."""
@@ -176,7 +178,7 @@ class _Asking:
         names = sorted({*share, *known, *self._configured_groups()})
         values = self._configs("GROUP", names, OF_GROUPS)
         described = self._described_share_groups(share)
-        found = []
+        groups = []
         for name in names:
             own = values[name]
             is_set = any(source == _DYNAMIC_GROUP for _, source in own.values())
@@ -184,8 +186,8 @@ class _Asking:
             state = PRESENT if name in listed or is_set else UNKNOWN if is_unknown else MISSING
             facts: dict[str, str | None] = {"group_type": listed.get(name), "sources": described.get(name)}
             shown = {**own, **_facts(facts)} if state != MISSING else _unknown((*OF_GROUPS, *FACTS_OF_GROUPS))
-            found.append(Subject(GROUP, name, state, shown))
-        return found
+            groups.append(Subject(GROUP, name, state, shown))
+        return groups
 
     def topics(self, wanted: Iterable[str]) -> list[Subject]:
         names = sorted({*self._read(self.admin.listTopics().names().get()), *wanted})
@@ -201,20 +203,20 @@ class _Asking:
                     hidden.add(name)
         there = [name for name, topic in described.items() if topic is not None]
         values = self._configs("TOPIC", there, OF_TOPICS)
-        found = []
+        subjects = []
         for name in names:
             topic = described.get(name)
             if topic is not None:
-                found.append(Subject(TOPIC, name, PRESENT, {**values[name], **_facts(_facts_of(topic))}))
+                subjects.append(Subject(TOPIC, name, PRESENT, {**values[name], **_facts(_facts_of(topic))}))
             else:
                 state = UNKNOWN if name in hidden else MISSING
-                found.append(Subject(TOPIC, name, state, _unknown((*OF_TOPICS, *FACTS_OF_TOPICS))))
-        return found
+                subjects.append(Subject(TOPIC, name, state, _unknown((*OF_TOPICS, *FACTS_OF_TOPICS))))
+        return subjects
 
     def newest_records(self, topics: Iterable[Subject]) -> dict[str, int]:
         """Return the time of the newest record of topics that have one, in epoch milliseconds."""
         newest = self.admin_of.OffsetSpec.maxTimestamp()
-        found: dict[str, int] = {}
+        newest_at: dict[str, int] = {}
         for topic in topics:
             places = [
                 self.jvm.org.apache.kafka.common.TopicPartition(topic.name, at)
@@ -222,22 +224,22 @@ class _Asking:
             ]
             with self._allowed("Describe on topics", topic.name):
                 futures = self.admin.listOffsets(dict.fromkeys(places, newest))
-                times = [int(futures.partitionResult(place).get().timestamp()) for place in places]
+                times = [int(futures.partitionResult(partition).get().timestamp()) for partition in places]
                 if max(times, default=-1) >= 0:
-                    found[topic.name] = max(times)
-        return found
+                    newest_at[topic.name] = max(times)
+        return newest_at
 
     def streams_groups(self, names: Iterable[str]) -> list[Described]:
         """Describe streams groups with their topologies; those that are refused are left out."""
-        found = []
+        described = []
         for some in _batches(sorted(names)):
             futures = self._streams_futures(some, descriptions=True)
             for name in some:
                 with self._allowed(DESCRIBE_GROUPS, name):
                     response = self._streams_response(name, futures)
                     if response is not None:
-                        found.append(Described(name, response))
-        return found
+                        described.append(Described(name, response))
+        return described
 
     def _streams_futures(self, names: list[str], descriptions: bool) -> Any:
         options = self.admin_of.DescribeStreamsGroupsOptions().includeTopologyDescription(descriptions)
@@ -265,14 +267,14 @@ class _Asking:
         with self._allowed("DescribeConfigs on the cluster", ""):
             asked = lambda: self.admin.listConfigResources(of_groups, options).all().get()  # noqa: E731
             listing = self._read(self._of_older_brokers(asked) or [])
-        return {one["name"] for one in listing if one["name"]}
+        return {listed["name"] for listed in listing if listed["name"]}
 
     def _described_share_groups(self, names: Iterable[str]) -> dict[str, str | None]:
         """Return the topics that share groups read, with commas between; null if that is unknown.
 
         Members tell what they are assigned; the offsets of a group tell what it ever read.
         """
-        found: dict[str, str | None] = {}
+        topics_of: dict[str, str | None] = {}
         for some in _batches(sorted(names)):
             described = self.admin.describeShareGroups(some).describedGroups()
             spec = self.admin_of.ListShareGroupOffsetsSpec()
@@ -281,21 +283,21 @@ class _Asking:
                 with self._allowed(DESCRIBE_GROUPS, name):
                     group = self._if_there(described[name]) or {"members": []}
                     read = {
-                        place["topic"]
+                        assigned["topic"]
                         for member in group["members"]
-                        for place in member["assignment"]["topicPartitions"]
+                        for assigned in member["assignment"]["topicPartitions"]
                     }
                     started = self._of_older_brokers(lambda: offsets.partitionsToOffsetInfo(name).get())  # noqa: B023
-                    for place in started or ():
-                        read.add(str(place.topic()))
-                    found[name] = ",".join(sorted(read)) or None
-        return found
+                    for partition in started or ():
+                        read.add(str(partition.topic()))
+                    topics_of[name] = ",".join(sorted(read)) or None
+        return topics_of
 
     def _configs(self, kind: str, names: Iterable[str], wanted: Collection[str]) -> dict[str, dict[str, Value]]:
         """Return the wanted settings of resources; those that are refused or that a broker does not know are null."""
         resource = self.jvm.org.apache.kafka.common.config.ConfigResource
         of_kind = resource.Type.valueOf(kind)
-        found = {}
+        values_of = {}
         for some in _batches(names):
             resources = {name: resource(of_kind, name) for name in some}
             futures = self.admin.describeConfigs(list(resources.values())).values()
@@ -305,11 +307,13 @@ class _Asking:
                 with self._allowed(f"DescribeConfigs on {what}", "" if kind == "BROKER" else name):
                     config = self._of_older_brokers(lambda: futures[asked].get())  # noqa: B023
                     entries = self._read(config)["entries"] if config is not None else {}
-                found[name] = {
-                    one: (entries[one]["value"], entries[one]["source"]) if one in entries else (None, None)
-                    for one in wanted
+                values_of[name] = {
+                    setting: (entries[setting]["value"], entries[setting]["source"])
+                    if setting in entries
+                    else (None, None)
+                    for setting in wanted
                 }
-        return found
+        return values_of
 
     def _read(self, java: Any) -> Any:
         """Return a Java object's fields."""
@@ -336,14 +340,14 @@ class _Asking:
     @contextlib.contextmanager
     def _allowed(self, operation: str, name: str) -> Iterator[list[bool]]:
         """Note a refusal instead of raising it; what is yielded is empty after one."""
-        told = [True]
+        passed = [True]
         try:
-            yield told
+            yield passed
         except Exception as error:
             refused = kinds(error) & _REFUSED
             if not refused:
                 raise
-            told.clear()
+            passed.clear()
             if operation == DESCRIBE_GROUPS and "TopicAuthorizationException" in refused:
                 operation = DESCRIBE_THEIR_TOPICS  # a group is described to those only who can see all of its topics
             self.refused.setdefault(operation, []).append(name)
@@ -361,10 +365,10 @@ def _facts_of(topic: Mapping[str, Any]) -> dict[str, str | None]:
     """Return what a description of a topic says; of its partitions, the one with the fewest replicas counts."""
     partitions = topic["partitions"]
     return {
-        "in_sync_replicas": str(min(len(one["isr"]) for one in partitions)),
+        "in_sync_replicas": str(min(len(partition["isr"]) for partition in partitions)),
         "is_outrun": None,
         "partitions": str(len(partitions)),
-        "replicas": str(min(len(one["replicas"]) for one in partitions)),
+        "replicas": str(min(len(partition["replicas"]) for partition in partitions)),
         "topic_id": _uuid(topic["topicId"]),
     }
 

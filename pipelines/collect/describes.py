@@ -73,7 +73,7 @@ def unchanging(response: Fields) -> dict[str, Any]:
 def lines(responses: Iterable[Fields], at: datetime) -> Iterable[str]:
     """Yield a line for each response; the time names its zone, unlike those that brokers write."""
     time = f"{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03}Z"
-    for number, one in enumerate(responses):
+    for number, group in enumerate(responses):
         exchange = {
             "requestHeader": {
                 "requestApiKey": API_KEY,
@@ -82,8 +82,8 @@ def lines(responses: Iterable[Fields], at: datetime) -> Iterable[str]:
                 "clientId": CONNECTION,
                 "requestApiKeyName": API,
             },
-            "request": {"groupIds": [one["groupId"]], "includeTopologyDescription": True},
-            "response": {"throttleTimeMs": 0, "groups": [one]},
+            "request": {"groupIds": [group["groupId"]], "includeTopologyDescription": True},
+            "response": {"throttleTimeMs": 0, "groups": [group]},
             "connection": CONNECTION,
         }
         text = json.dumps(exchange, separators=(",", ":"))

@@ -85,14 +85,15 @@ def collect(settings: Settings, everything: bool = False) -> Collected:
         ) from None
 
 
-def of_several(told: Mapping[str, Collected]) -> dict[str, Any]:
+def of_several(collected: Mapping[str, Collected]) -> dict[str, Any]:
     """Return what several clusters have as JSON: the sums, and what each has."""
-    each = [{"cluster": name, **done.as_json()} for name, done in told.items()]
+    each = [{"cluster": name, **done.as_json()} for name, done in collected.items()]
     counts = {
-        name: sum(one[name] for one in each) for name in ("topics", "groups", "brokers", "streams_groups", "changed")
+        name: sum(cluster[name] for cluster in each)
+        for name in ("topics", "groups", "brokers", "streams_groups", "changed")
     }
-    listed = {name: [text for one in each for text in one[name]] for name in ("files", "remarks")}
-    return {"asked_at": max(one["asked_at"] for one in each), **counts, **listed, "clusters": each}
+    listed = {name: [text for cluster in each for text in cluster[name]] for name in ("files", "remarks")}
+    return {"asked_at": max(cluster["asked_at"] for cluster in each), **counts, **listed, "clusters": each}
 
 
 class Collector:
@@ -118,8 +119,8 @@ def line_of(subject: Subject, at: datetime) -> str:
     values = [
         {"name": name, "value": value, "source": source} for name, (value, source) in sorted(subject.values.items())
     ]
-    told = {"observed_at": _millis(at), "kind": subject.kind, "name": subject.name, "state": subject.state}
-    return json.dumps({**told, "settings": values}, separators=(",", ":"))
+    head = {"observed_at": _millis(at), "kind": subject.kind, "name": subject.name, "state": subject.state}
+    return json.dumps({**head, "settings": values}, separators=(",", ":"))
 
 
 def with_waiting(settings: Settings, answer: Answer) -> list[Subject]:
@@ -135,13 +136,13 @@ def with_waiting(settings: Settings, answer: Answer) -> list[Subject]:
         landed_at = jvmless.greatest(warehouse, DEAD_LETTERS, "_ingested_at", answer.asked_at)
         last = {} if landed_at is None else dict.fromkeys(answer.newest_at, landed_at)
     subjects = []
-    for one in answer.subjects:
-        newest, kept = answer.newest_at.get(one.name), one.value("retention.ms")
-        if one.kind == asking.TOPIC and newest is not None and kept is not None and one.name in last:
-            since = _millis(last[one.name])
+    for subject in answer.subjects:
+        newest, kept = answer.newest_at.get(subject.name), subject.value("retention.ms")
+        if subject.kind == asking.TOPIC and newest is not None and kept is not None and subject.name in last:
+            since = _millis(last[subject.name])
             is_outrun = newest > since and 0 <= int(kept) < _millis(answer.asked_at) - since
-            one = replace(one, values={**one.values, "is_outrun": ("true" if is_outrun else "false", None)})
-        subjects.append(one)
+            subject = replace(subject, values={**subject.values, "is_outrun": ("true" if is_outrun else "false", None)})
+        subjects.append(subject)
     return subjects
 
 
@@ -151,7 +152,7 @@ def _collect(settings: Settings, directory: Path, everything: bool) -> Collected
     table_id = _table_id(settings)
     if everything or (known.get("table_id") and known["table_id"] != table_id):  # another warehouse: all is new to it
         kept = {name: known.get(name, {}) for name in ("subjects", "streams_groups")}
-        known = {name: {one: ["", there] for one, (_, there) in landed.items()} for name, landed in kept.items()}
+        known = {name: {key: ["", there] for key, (_, there) in landed.items()} for name, landed in kept.items()}
     before: dict[str, list[Any]] = known.get("subjects", {})
     streams: dict[str, list[Any]] = known.get("streams_groups", {})
     present = [(kind, name) for key, (_, is_there) in before.items() if is_there for kind, name in [_split(key)]]
@@ -160,14 +161,14 @@ def _collect(settings: Settings, directory: Path, everything: bool) -> Collected
     # Statements are read in order of time, and clocks go back.
     at = answer.asked_at = max(answer.asked_at, EPOCH + timedelta(milliseconds=known.get("asked_at", -1) + 1))
 
-    digests = {_key(one): _digest(line_of(one, EPOCH)) for one in answer.subjects}
-    changed = [one for one in answer.subjects if before.get(_key(one), [""])[0] != digests[_key(one)]]
-    of_cluster = [one for one in answer.subjects if one.kind == CLUSTER]
+    digests = {_key(subject): _digest(line_of(subject, EPOCH)) for subject in answer.subjects}
+    changed = [subject for subject in answer.subjects if before.get(_key(subject), [""])[0] != digests[_key(subject)]]
+    of_cluster = [subject for subject in answer.subjects if subject.kind == CLUSTER]
     landed = changed
     if changed or _millis(at) - known.get("landed_at", 0) >= DAY_MILLIS:  # it tells when all the rest was seen last
-        landed = [*of_cluster, *(one for one in changed if one.kind != CLUSTER)]
+        landed = [*of_cluster, *(subject for subject in changed if subject.kind != CLUSTER)]
 
-    told: dict[str, list[Any]] = {}
+    described: dict[str, list[Any]] = {}
     news = []
     for group in answer.streams_groups:
         digest, last = _digest(_text(describes.unchanging(group.response))), streams.get(group.group)
@@ -176,31 +177,31 @@ def _collect(settings: Settings, directory: Path, everything: bool) -> Collected
         if last is None or last[0] != digest or is_old:
             news.append(group.response)
             last = [digest, _millis(at)]
-        told[group.group] = [digest, None if is_gone else last[1]]
+        described[group.group] = [digest, None if is_gone else last[1]]
 
     files = [
-        _write(directory, f"settings-{_stamp(at)}.jsonl", (line_of(one, at) for one in landed)),
+        _write(directory, f"settings-{_stamp(at)}.jsonl", (line_of(subject, at) for subject in landed)),
         _write(settings.landing_of(DESCRIBES), f"collected-{_stamp(at)}.log", describes.lines(news, at)),
     ]
     every[settings.cluster] = {
         "asked_at": _millis(at),
         "landed_at": _millis(at) if landed else known.get("landed_at", 0),
         "table_id": table_id or known.get("table_id"),
-        "subjects": {_key(one): [digests[_key(one)], one.state != MISSING] for one in answer.subjects},
-        "streams_groups": {**streams, **told},  # those that are refused stay known, to be asked about again
+        "subjects": {_key(subject): [digests[_key(subject)], subject.state != MISSING] for subject in answer.subjects},
+        "streams_groups": {**streams, **described},  # those that are refused stay known, to be asked about again
     }
     replace_text(directory / state.FILE, json.dumps(every))
     return _counted(answer, len(changed) + len(news), [file for file in files if file])
 
 
 def _counted(answer: Answer, changed: int, files: list[str]) -> Collected:
-    there = [one.kind for one in answer.subjects if one.state != MISSING]
+    there = [subject.kind for subject in answer.subjects if subject.state != MISSING]
     return Collected(
         answer.asked_at,
         topics=there.count(asking.TOPIC),
         groups=there.count(asking.GROUP),
         brokers=there.count(asking.BROKER),
-        streams_groups=sum(one.response["errorCode"] == 0 for one in answer.streams_groups),
+        streams_groups=sum(group.response["errorCode"] == 0 for group in answer.streams_groups),
         changed=changed,
         files=tuple(files),
         remarks=tuple(answer.remarks),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.catalogs import described as tables_of
-from pipelines.catalogs.described import Described, is_same_place
+from pipelines.catalogs.described import Described, is_same_location
 from pipelines.catalogs.statements import Names
 from pipelines.commands.query import LAYERS
 from pipelines.commands.query import STORED as TABLES
@@ -122,13 +122,13 @@ def register(
 
 def _is_ours(catalog: Catalog, table: Described, entry: Entry, root: str, old: str | None) -> bool:
     places = [catalog.location(one, table.name) for one in (root, old) if one is not None]
-    return any(is_same_place(entry.location, place) for place in places)
+    return any(is_same_location(entry.location, place) for place in places)
 
 
 def _standing(catalog: Catalog, table: Described, entry: Entry | None, root: str) -> Registered:
     if entry is None:
         return Registered(table.name, "registered")
-    if not is_same_place(entry.location, catalog.location(root, table.name)):
+    if not is_same_location(entry.location, catalog.location(root, table.name)):
         return Registered(table.name, "updated", f"was at {visible(entry.location or '')}")
     if entry.differs:
         return Registered(table.name, "updated", f"other than its Delta log: {entry.differs}")

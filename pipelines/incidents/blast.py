@@ -70,19 +70,19 @@ class Blast:
         """True if more can be reached than is known."""
         return bool(self.reasons)
 
-    def of(self, direction: str) -> list[Reached]:
+    def towards(self, direction: str) -> list[Reached]:
         """Return what is reached in a direction, nearest first, and what only later topologies reach."""
-        return [one for one in self.reached if one.direction == direction]
+        return [reached for reached in self.reached if reached.direction == direction]
 
     @property
     def counted(self) -> list[Reached]:
         """What the topologies of the moment reach: later ones do not count."""
-        return [one for one in self.reached if not one.is_later]
+        return [reached for reached in self.reached if not reached.is_later]
 
     @property
     def groups(self) -> list[str]:
         """The applications that records of the topic reached, nearest first."""
-        return list(dict.fromkeys(one.group_id for one in self.counted if one.direction == DOWNSTREAM))
+        return list(dict.fromkeys(reached.group_id for reached in self.counted if reached.direction == DOWNSTREAM))
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -90,7 +90,7 @@ class Blast:
             "topic": self.topic,
             "is_lower_bound": self.is_lower_bound,
             "reasons": list(self.reasons),
-            "reached": [one.as_json() for one in self.reached],
+            "reached": [reached.as_json() for reached in self.reached],
         }
 
     def as_lines(self) -> list[str]:
@@ -109,15 +109,16 @@ class Blast:
             return ["Its dead letters name no source topic, so that no topology tells what it reaches."]
         lines = []
         for direction, word in ((DOWNSTREAM, "is read by"), (UPSTREAM, "is written by")):
-            for one in self.of(direction):
-                part = f" sub-topology {visible(one.subtopology_id)}" if one.subtopology_id is not None else ""
-                stores = f", stores {', '.join(map(visible, one.stores))}" if one.stores else ""
-                leads = ", ".join(map(visible, one.topics))
+            for reached in self.towards(direction):
+                part = f" sub-topology {visible(reached.subtopology_id)}" if reached.subtopology_id is not None else ""
+                stores = f", stores {', '.join(map(visible, reached.stores))}" if reached.stores else ""
+                leads = ", ".join(map(visible, reached.topics))
+                later = ", accepted later" if reached.is_later else ""
                 onward = f" {'->' if direction == DOWNSTREAM else '<-'} {leads}" if leads else ""
-                unknown = f", {one.unknown_edges} unknown" if one.unknown_edges else ""
+                unknown = f", {reached.unknown_edges} unknown" if reached.unknown_edges else ""
                 lines.append(
-                    f"{'  ' * (one.hop - 1)}{visible(one.topic)} {word} {visible(one.group_id)}{part} "
-                    f"(revision {one.revision}{', accepted later' if one.is_later else ''}){stores}{onward}{unknown}"
+                    f"{'  ' * (reached.hop - 1)}{visible(reached.topic)} {word} {visible(reached.group_id)}{part} "
+                    f"(revision {reached.revision}{later}){stores}{onward}{unknown}"
                 )
         if not self.groups:
             lines.insert(0, f"No topology that was known then read {visible(self.topic)}.")
@@ -128,15 +129,15 @@ class Blast:
         topology = self.topology()
         return drawing.mermaid(topology) if form == "mermaid" else drawing.svg(topology, f"What {self.topic} reaches")
 
-    def part_name(self, one: Reached) -> str:
+    def part_name(self, reached: Reached) -> str:
         """Return the id of what is reached in the topology of `topology`."""
-        return _part_name(one.group_id, one.subtopology_id)
+        return _part_name(reached.group_id, reached.subtopology_id)
 
     def topology(self) -> Topology:
         """Return the nodes that are reached as one topology; its parts are those of all applications."""
         parts: dict[tuple[str, str | None], dict[str, Node]] = defaultdict(dict)
-        for one in self.counted:
-            parts[one.group_id, one.subtopology_id].update({node.name: node for node in one.nodes})
+        for reached in self.counted:
+            parts[reached.group_id, reached.subtopology_id].update({node.name: node for node in reached.nodes})
         return Topology(
             tuple(
                 Subtopology(_part_name(group, part), _within(nodes))
@@ -152,8 +153,8 @@ def _part_name(group: str, part: str | None) -> str:
 def _within(nodes: Mapping[str, Node]) -> tuple[Node, ...]:
     """Return nodes without edges to nodes that are not among them."""
     return tuple(
-        replace(one, successors=tuple(name for name in one.successors if name in nodes))
-        for _, one in sorted(nodes.items())
+        replace(node, successors=tuple(name for name in node.successors if name in nodes))
+        for _, node in sorted(nodes.items())
     )
 
 
@@ -182,21 +183,21 @@ class Revisions:
         A group that was deleted before, and gave no sign of life since, has none. ``group`` had dead letters at that
         time, so that it was there.
         """
-        found = {}
+        valid = {}
         for name, known in self._known.items():
             if name in self._deleted and self._deleted[name] <= at and name != group:
                 continue
             before = bisect_right(known, at, key=itemgetter(0))
             _, revision, topology_hash = known[max(before - 1, 0)]
-            found[name] = Valid(topology_hash, revision, not before)
-        return found
+            valid[name] = Valid(topology_hash, revision, not before)
+        return valid
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
     """A sub-topology or global store of a topology."""
 
-    place: tuple[str, str]
+    key: tuple[str, str]
     subtopology_id: str | None
     nodes: list[Node] = field(default_factory=list)
     followed: dict[tuple[str, str], _Followed] = field(default_factory=dict)
@@ -223,10 +224,10 @@ class Graph:
         """Take rows of silver.topology_nodes; those of topologies that are not valid do not count."""
         self._known: dict[tuple[str, str], dict[tuple[str, str | None], _Part]] = defaultdict(dict)
         for row in nodes:
-            place = f"{row['part']}:{row['part_place']}"
+            part_key = f"{row['part']}:{row['part_place']}"
             parts = self._known[row["group_id"], row["topology_hash"]]
             part = parts.setdefault(
-                (place, row["subtopology_id"]), _Part((row["group_id"], place), row["subtopology_id"])
+                (part_key, row["subtopology_id"]), _Part((row["group_id"], part_key), row["subtopology_id"])
             )
             part.nodes.append(
                 Node(
@@ -254,7 +255,7 @@ class Graph:
                 self._leave(group, before)
                 self._enter(group, now)
         self.valid = valid
-        self.later = {group for group, one in valid.items() if one.is_later}
+        self.later = {group for group, topology in valid.items() if topology.is_later}
 
     def _leave(self, group: str, topology_hash: str | None) -> None:
         self.by_pattern.discard(group)
@@ -288,10 +289,10 @@ class Graph:
         down = list(self._followed(topic, DOWNSTREAM))
         up = list(self._followed(topic, UPSTREAM))
         reasons = []
-        later = sorted({one.group_id for one in (*down, *up)} & self.later)
+        later = sorted({reached.group_id for reached in (*down, *up)} & self.later)
         if later:
             reasons.append(f"the first known topology of {_named(later)} came later")
-        if unknown := sorted({one.group_id for one in down if one.unknown_edges and not one.is_later}):
+        if unknown := sorted({reached.group_id for reached in down if reached.unknown_edges and not reached.is_later}):
             reasons.append(f"{_named(unknown)} chooses the topic of a sink for each record")
         if by_pattern := self._then(self.by_pattern):
             reasons.append(f"{_named(by_pattern)} reads topics by a pattern")
@@ -309,12 +310,12 @@ class Graph:
 
     def _followed(self, topic: str, direction: str) -> Iterable[Reached]:
         """Yield what is reached: first without later topologies, then what these add."""
-        found = set()
+        yielded = set()
         for with_later in (False, True) if self.later else (False,):
-            for one, part in self._waves(topic, direction, with_later):
-                if (one.topic, part) not in found:
-                    found.add((one.topic, part))
-                    yield one
+            for reached, part in self._waves(topic, direction, with_later):
+                if (reached.topic, part) not in yielded:
+                    yielded.add((reached.topic, part))
+                    yield reached
 
     def _waves(self, topic: str, direction: str, with_later: bool) -> Iterable[tuple[Reached, _Part]]:
         """Yield what is reached, breadth first; each topic is followed once."""
@@ -323,20 +324,20 @@ class Graph:
         while wave:
             following: list[str] = []
             for name in wave:
-                for part in sorted(parts.get(name, ()), key=lambda one: (one.place, one.subtopology_id or "")):
-                    group = part.place[0]
+                for part in sorted(parts.get(name, ()), key=lambda part: (part.key, part.subtopology_id or "")):
+                    group = part.key[0]
                     if group in self.later and not with_later:
                         continue
-                    found = part.through(name, direction)
-                    one = Reached(
+                    followed = part.through(name, direction)
+                    reached = Reached(
                         *(direction, hop, name, group, part.subtopology_id, self.valid[group].revision, with_later),
-                        *(found.nodes, found.stores, found.topics, found.unknown_edges),
+                        *(followed.nodes, followed.stores, followed.topics, followed.unknown_edges),
                     )
-                    yield one, part
-                    for reached in found.topics:
-                        if reached not in seen:
-                            seen.add(reached)
-                            following.append(reached)
+                    yield reached, part
+                    for next_topic in followed.topics:
+                        if next_topic not in seen:
+                            seen.add(next_topic)
+                            following.append(next_topic)
             wave, hop = following, hop + 1
 
 
@@ -352,21 +353,21 @@ def _through(nodes: Sequence[Node], topic: str, direction: str) -> _Followed:
         first = [node for node in nodes if topic in node.source_topics]
     else:
         first = [node for node in nodes if node.sink_topic == topic]
-    found: dict[int, Node] = {id(node): node for node in first}
+    by_id: dict[int, Node] = {id(node): node for node in first}
     wave = first
     while wave:
         around = [
             other
             for node in wave
             for other in (
-                [one for name in node.successors for one in by_name.get(name, ())]
+                [successor for name in node.successors for successor in by_name.get(name, ())]
                 if direction == DOWNSTREAM
                 else before.get(node.name, ())
             )
         ]
-        wave = [node for node in {id(one): one for one in around}.values() if id(node) not in found]
-        found.update({id(node): node for node in wave})
-    reached = list(found.values())
+        wave = [node for node in {id(other): other for other in around}.values() if id(node) not in by_id]
+        by_id.update({id(node): node for node in wave})
+    reached = list(by_id.values())
     if direction == DOWNSTREAM:
         topics = {node.sink_topic for node in reached if node.sink_topic is not None}
         unknown = sum(node.node_type == SINK and node.sink_topic is None for node in reached)

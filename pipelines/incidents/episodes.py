@@ -82,23 +82,23 @@ def episodes(minutes: Sequence[Minute], version: int = VERSION) -> list[Episode]
     """Return the episodes of minutes that are in order, as a version of the algorithm finds them."""
     if version < 2:
         return _of_version_1(minutes)
-    found: list[Episode] = []
+    found_episodes: list[Episode] = []
     begin, gaps, survived = 0, deque[int](maxlen=LATEST_GAPS), 0
-    for place in range(len(minutes)):
-        silence = _gap_after(minutes, place)
+    for index in range(len(minutes)):
+        silence = _gap_after(minutes, index)
         if silence is not None and (
-            silence <= LEAST_PAUSE or silence <= _pause(gaps, survived, _gap_after(minutes, place + 1) or 0)
+            silence <= LEAST_PAUSE or silence <= _pause(gaps, survived, _gap_after(minutes, index + 1) or 0)
         ):
             gaps.append(silence)
             survived = max(survived, silence)
             continue
-        part = minutes[begin : place + 1]
-        count = sum(one.record_count for one in part)
+        part = minutes[begin : index + 1]
+        count = sum(minute.record_count for minute in part)
         pause = _pause(gaps, survived)
-        found.append(Episode(part[0].first_at, part[-1].last_at, count, pause, _escalations(part)))
-        begin, survived = place + 1, 0
+        found_episodes.append(Episode(part[0].first_at, part[-1].last_at, count, pause, _escalations(part)))
+        begin, survived = index + 1, 0
         gaps.clear()
-    return found
+    return found_episodes
 
 
 def _pause(gaps: Collection[int], survived: int, next_gap: int = 0) -> int:
@@ -107,8 +107,8 @@ def _pause(gaps: Collection[int], survived: int, next_gap: int = 0) -> int:
     return min(max(GAPS_OF_A_PAUSE * usual, SURVIVED_OF_A_PAUSE * survived, LEAST_PAUSE), MOST_PAUSE)
 
 
-def _gap_after(minutes: Sequence[Minute], place: int) -> int | None:
-    return minutes[place + 1].first_at - minutes[place].last_at if place + 1 < len(minutes) else None
+def _gap_after(minutes: Sequence[Minute], index: int) -> int | None:
+    return minutes[index + 1].first_at - minutes[index].last_at if index + 1 < len(minutes) else None
 
 
 def _of_version_1(minutes: Sequence[Minute]) -> list[Episode]:
@@ -117,25 +117,25 @@ def _of_version_1(minutes: Sequence[Minute]) -> list[Episode]:
     A stretch is cut at its longest gap if that is longer than ten times the median of all gaps between its records and
     than half an hour, or longer than a day. The parts are looked at again.
     """
-    found: list[Episode] = []
+    found_episodes: list[Episode] = []
     parts = [(0, len(minutes))]
     while parts:
         begin, end = parts.pop()
         part = minutes[begin:end]
         gaps = [after.first_at - before.last_at for before, after in pairwise(part)]
         within = sum(minute.record_count - 1 for minute in part)  # gaps whose exact lengths do not matter
-        place = (within + len(gaps) - 1) // 2 - within  # of the lower median among the others
-        usual = sorted(gaps)[place] if place >= 0 else 0
+        index = (within + len(gaps) - 1) // 2 - within  # of the lower median among the others
+        usual = sorted(gaps)[index] if index >= 0 else 0
         pause = min(max(GAPS_OF_A_PAUSE * usual, LEAST_PAUSE), MOST_PAUSE)
         longest = max(gaps, default=0)
         if longest > pause:
             least = min(longest, MOST_PAUSE + 1)  # longer gaps than a day are cuts in any case
-            cuts = [begin + place for place, gap in enumerate(gaps, 1) if gap >= least]
+            cuts = [begin + number for number, gap in enumerate(gaps, 1) if gap >= least]
             parts += reversed(list(zip([begin, *cuts], [*cuts, end], strict=True)))
         elif part:
-            count = sum(one.record_count for one in part)
-            found.append(Episode(part[0].first_at, part[-1].last_at, count, pause, _escalations(part)))
-    return found
+            count = sum(minute.record_count for minute in part)
+            found_episodes.append(Episode(part[0].first_at, part[-1].last_at, count, pause, _escalations(part)))
+    return found_episodes
 
 
 def _escalations(minutes: Sequence[Minute]) -> tuple[Escalation, ...]:
@@ -145,7 +145,7 @@ def _escalations(minutes: Sequence[Minute]) -> tuple[Escalation, ...]:
     least ten records. The rate before is the mean since the first record, at least half an hour ago, or that of the
     last escalation if it is higher. So each tenfold rate is one escalation, however often it comes back.
     """
-    found: list[Escalation] = []
+    escalations: list[Escalation] = []
     before, ahead, end, level = 0, 0, 0, 0.0
     for minute in minutes:
         while end < len(minutes) and minutes[end].first_at < minute.first_at + WINDOW:
@@ -156,8 +156,8 @@ def _escalations(minutes: Sequence[Minute]) -> tuple[Escalation, ...]:
             usual = max(before * HOUR / lasted, level)
             rate = ahead * HOUR / WINDOW
             if min(rate, minute.record_count * 60) >= TIMES_FASTER * usual:
-                found.append(Escalation(minute.first_at, usual, rate))
+                escalations.append(Escalation(minute.first_at, usual, rate))
                 level = rate
         before += minute.record_count
         ahead -= minute.record_count
-    return tuple(found)
+    return tuple(escalations)

@@ -22,11 +22,11 @@ def incident_id(fingerprint: str, first_at: int) -> str:
 
 def spoken(number: int) -> str:
     """Return the id of a number of 40 bits."""
-    letters = "".join(ALPHABET[number >> 5 * place & 31] for place in reversed(range(LENGTH)))
+    letters = "".join(ALPHABET[number >> 5 * digit & 31] for digit in reversed(range(LENGTH)))
     return f"{letters[:4]}-{letters[4:]}"
 
 
-def named(wanted: str, known: Iterable[str], what: str, command: str) -> str:
+def whole_id(wanted: str, known: Iterable[str], what: str, command: str) -> str:
     """Return the known id that a person typed, whole or its beginning; ``command`` lists what there is.
 
     Raises UsageError: there is none, or several.
@@ -35,16 +35,16 @@ def named(wanted: str, known: Iterable[str], what: str, command: str) -> str:
     if name is None:
         raise UsageError(f"'{visible(wanted[:40])}' is no id of {what}, such as 7KQ2-MD4X: see `{command}`.")
     known = sorted(set(known))
-    found = [one for one in known if one.startswith(name)]
+    matches = [known_id for known_id in known if known_id.startswith(name)]
     noun = what.rpartition(" ")[2]
-    if len(found) > 1:
-        raise UsageError(f"Several {noun}s begin with {name}: {', '.join(found[:5])}.")
-    if not found:
+    if len(matches) > 1:
+        raise UsageError(f"Several {noun}s begin with {name}: {', '.join(matches[:5])}.")
+    if not matches:
         raise UsageError(f"There is no {noun} {visible(wanted[:40])}.{hint(name, known)} `{command}` lists all.")
-    return found[0]
+    return matches[0]
 
 
-def standing(name: str, into: Mapping[str, str]) -> str:
+def survivor(name: str, into: Mapping[str, str]) -> str:
     """Return the id of the incident that took in another one, directly or not; its own id if none did."""
     while name in into:
         name = into[name]

@@ -34,8 +34,8 @@ def _in_zeros(message: str, version: int | None) -> str:
     """Return the line that a pattern is of with a zero for each part that varies, also where these stand together."""
     line = re.split(r"[\r\n]", message.lstrip(" ")[:MOST_OF_MESSAGE])[0]
     is_first = version is None or version < 2
-    for found, instead in () if is_first else ((FOREIGN_QUOTES, '""'), (FOREIGN_DIGIT, "0")):
-        line = re.sub(found, instead, line, flags=re.ASCII)
+    for pattern, instead in () if is_first else ((FOREIGN_QUOTES, '""'), (FOREIGN_DIGIT, "0")):
+        line = re.sub(pattern, instead, line, flags=re.ASCII)
     varying = VARYING_1 if is_first else VARYING_2
     return re.sub(varying, lambda match: "".join(filter(None, match.groups())) + "0", line, flags=re.ASCII)
 
@@ -43,6 +43,6 @@ def _in_zeros(message: str, version: int | None) -> str:
 def without_messages(stacktrace: str) -> str:
     """Return the frames of a stack trace, without the messages between them; its top frame stays what it is."""
     begin = stacktrace[:MOST_OF_TRACE]
-    found = "\n".join(re.findall(_FRAMES, begin))
+    frames = "\n".join(re.findall(_FRAMES, begin))
     frame = re.search(FRAME, "\n" + begin, re.ASCII)
-    return found if frame is None or frame_of(found) == frame_of(stacktrace) else f"\tat {frame[1]}("
+    return frames if frame is None or frame_of(frames) == frame_of(stacktrace) else f"\tat {frame[1]}("

@@ -35,18 +35,18 @@ FAST = 60  # records a minute
 def severity(episode: Mapping[str, Any], judged: Judgement) -> tuple[str, list[str]]:
     """Return one of ``LEVELS`` and the reasons for it, each a clause; the strongest reason comes first."""
     records, sources = episode["record_count"], episode["source_record_count"]
-    found, reach = judged.evidence, reach_of(episode, judged.evidence)
+    evidence, reach = judged.evidence, reach_of(episode, judged.evidence)
     minutes = max((episode["last_at"] - episode["first_at"]) / MINUTE, 1)
     reasons: list[tuple[int, str]] = []
     if judged.verdict == SYSTEMIC or (judged.verdict == FLOOD and reach not in LIMITED):
-        is_wide = records >= MANY or (records >= SEVERAL and (found.offset_share or 0.0) >= NEARLY_ALL)
-        why = died_around(episode, found) or f"{sources_of(episode)} failed"
+        is_wide = records >= MANY or (records >= SEVERAL and (evidence.offset_share or 0.0) >= NEARLY_ALL)
+        why = died_around(episode, evidence) or f"{sources_of(episode)} failed"
         if judged.verdict == FLOOD:
             why = f"{FLOODS[episode['disposition']]} archived {sources_of(episode)}"
         reasons.append((0 if is_wide else 1, why))
     if reach == PARTITION_LOCAL:
-        share = percent(found.partition_share or 0.0)
-        reasons.append((1, f"{share} of the source records are of partition {found.partition}"))
+        share = percent(evidence.partition_share or 0.0)
+        reasons.append((1, f"{share} of the source records are of partition {evidence.partition}"))
     if records >= MANY:
         reasons.append((1, f"{counted(records, 'record')} were dead-lettered"))
     if records / minutes >= FAST:
@@ -64,5 +64,5 @@ def severity(episode: Mapping[str, Any], judged: Judgement) -> tuple[str, list[s
         reasons.append((2, f"{sources_of(episode)} failed"))
     if not reasons:
         reasons.append((3, "few source records failed"))
-    reasons.sort(key=lambda one: one[0])
+    reasons.sort(key=lambda reason: reason[0])
     return LEVELS[reasons[0][0]], [why for _, why in reasons]

@@ -52,20 +52,20 @@ def state_of(
     """
     last_at: datetime = incident["last_at"]
     pause = timedelta(seconds=incident["pause_seconds"])
-    known = [read_until.get(one["dlq_topic"]) for one in incident["dlq_topics"] or ()]
+    known = [read_until.get(dlq_topic["dlq_topic"]) for dlq_topic in incident["dlq_topics"] or ()]
     until = min((at for at in known if at is not None), default=None) if known and None not in known else None
     resolved_by, muted_until = None, None
     for action in actions:
         if action.action == "resolve":
-            told = max(action.acted_at, action.until or action.acted_at)
-            resolved_by = action.acted_by if told >= last_at else None
+            resolved_at = max(action.acted_at, action.until or action.acted_at)
+            resolved_by = action.acted_by if resolved_at >= last_at else None
         elif action.action == "mute":
             muted_until = action.until
     is_quiet = now - last_at > pause
     muted = muted_until if muted_until is not None and muted_until > now else None
     if resolved_by is not None or (is_quiet and until is not None and until - last_at > pause):
         name = RESOLVED
-    elif incident["predecessor_id"] or any(one.action == "resolve" for one in actions):
+    elif incident["predecessor_id"] or any(action.action == "resolve" for action in actions):
         name = REGRESSED
     else:
         name = NEW if now - incident["first_at"] <= FRESH else ONGOING
@@ -90,7 +90,7 @@ def sparkline(timeline: Iterable[Mapping[str, int]], most: int = 32) -> str:
 
     It is empty for one half hour: a single block tells nothing.
     """
-    counted = {one["half_hour"]: one["record_count"] for one in timeline}
+    counted = {bucket["half_hour"]: bucket["record_count"] for bucket in timeline}
     if len(counted) < 2:
         return ""
     first, last = min(counted), max(counted)

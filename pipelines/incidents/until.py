@@ -23,10 +23,10 @@ def until(incident: Row, errors: Iterable[Row], at: datetime) -> dict[str, Any] 
     """
     first, end = micros(incident["first_at"]), micros(at)
     last, timeline = first, Counter[int]()
-    for one in (one for row in errors for one in row["minutes"] or () if first <= one["first_at"] <= end):
-        is_whole = one["last_at"] <= end
-        last = max(last, one["last_at"] if is_whole else one["first_at"])
-        timeline[one["first_at"] - one["first_at"] % LEAST_PAUSE] += one["record_count"] if is_whole else 1
+    for minute in (minute for row in errors for minute in row["minutes"] or () if first <= minute["first_at"] <= end):
+        is_whole = minute["last_at"] <= end
+        last = max(last, minute["last_at"] if is_whole else minute["first_at"])
+        timeline[minute["first_at"] - minute["first_at"] % LEAST_PAUSE] += minute["record_count"] if is_whole else 1
     if not timeline:
         return None
     counts = [{"half_hour": half_hour, "record_count": timeline[half_hour]} for half_hour in sorted(timeline)]

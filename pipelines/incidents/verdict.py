@@ -71,7 +71,10 @@ class Messages:
         """Return what acknowledgements tell; None if nothing."""
         if row is None:
             return None
-        counts = {(one["kind"], one["name"], one["value"]): -one["negative"] for one in row["attributes"] or ()}
+        counts = {
+            (attribute["kind"], attribute["name"], attribute["value"]): -attribute["negative"]
+            for attribute in row["attributes"] or ()
+        }
         return cls({"client": row["named_count"], "header": row["headed_count"]}, counts)
 
     def share(self, attribute: tuple[str, str, int], least: int) -> float | None:
@@ -86,12 +89,12 @@ class Messages:
 
     def least_shares(self, number: int) -> dict[tuple[str, str, int], float]:
         """Return which share at least of ``number`` messages has each attribute, if these are among the messages."""
-        found = {}
+        shares = {}
         for attribute, count in self.counts.items():
             total = self.totals.get(attribute[0], 0)
             if total >= NEARLY_ALL * number:
-                found[attribute] = min(1.0, (count - max(0, total - number)) / max(number, 1))
-        return found
+                shares[attribute] = min(1.0, (count - max(0, total - number)) / max(number, 1))
+        return shares
 
 
 @dataclass
@@ -113,11 +116,13 @@ class Topic:
         for episode in episodes:
             fingerprint, attributes = episode["fingerprint"], episode["attributes"] or ()
             topic.delivered = topic.delivered or Messages.of(episode.get("delivered"))
-            topic.partitions.update(one["original_partition"] for one in episode["partitions"] or ())
-            for kind in {_kind_of(one["kind"], one["name"]) for one in attributes}:
+            topic.partitions.update(partition["original_partition"] for partition in episode["partitions"] or ())
+            for kind in {_kind_of(attribute["kind"], attribute["name"]) for attribute in attributes}:
                 topic.records[kind][fingerprint] += episode["record_count"]
-            for one in attributes:
-                topic.attributes[one["kind"], one["name"], one["value"]][fingerprint] += one["record_count"]
+            for attribute in attributes:
+                topic.attributes[attribute["kind"], attribute["name"], attribute["value"]][fingerprint] += attribute[
+                    "record_count"
+                ]
         return topic
 
     @property
@@ -183,17 +188,28 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
     records, sources = episode["record_count"], episode["source_record_count"]
     partitions = episode["partitions"] or []
     placed = _placed(episode)
-    top = max(partitions, key=lambda one: (one["source_record_count"], -one["original_partition"]), default=None)
+    top = max(
+        partitions,
+        key=lambda partition: (partition["source_record_count"], -partition["original_partition"]),
+        default=None,
+    )
     keyed = episode["keyed_count"] or 0
     keys = episode["top_keys"] or []
     attribute, share, elsewhere, compared_with = _attribute(episode, topic, placed)
-    windows = (one["last_offset"] - one["first_offset"] + 1 for one in partitions if one["source_record_count"] > 1)
+    windows = (
+        partition["last_offset"] - partition["first_offset"] + 1
+        for partition in partitions
+        if partition["source_record_count"] > 1
+    )
     offsets = 0 if is_few(sources, records) else min(sum(windows), MOST_OFFSETS)
-    held, of = (_held(episode.get("windows"), offsets) if offsets else _neighbours(episode, placed)) or (None, None)
-    share_died, of = _share_of_records(episode, placed, offsets, held, of)
+    held, share_of = (_held(episode.get("windows"), offsets) if offsets else _neighbours(episode, placed)) or (
+        None,
+        None,
+    )
+    share_died, share_of = _share_of_records(episode, placed, offsets, held, share_of)
     return Evidence(
         offset_share=share_died,
-        offset_share_of=of,
+        offset_share_of=share_of,
         window_offset_count=offsets or None,
         window_record_count=held,
         partition=top["original_partition"] if top else None,
@@ -201,7 +217,7 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
         if top and placed >= NEARLY_ALL * sources
         else None,
         partition_count=topic.partition_count,
-        key_share=sum(one["record_count"] for one in keys[:FEW_KEYS]) / records
+        key_share=sum(key["record_count"] for key in keys[:FEW_KEYS]) / records
         if keyed >= NEARLY_ALL * records
         else None,
         attribute_kind=attribute[0] if attribute else None,
@@ -239,13 +255,13 @@ def _neighbours(episode: Row, placed: int) -> tuple[int, str] | None:
     windows = episode.get("windows")
     if windows is None or not is_few(episode["source_record_count"], episode["record_count"]):
         return None
-    told = []
+    counts = []
     if episode.get("landed_pill_count") == placed:
-        told.append((windows["landed_count"] - windows["without_record_count"], LANDED))
+        counts.append((windows["landed_count"] - windows["without_record_count"], LANDED))
     if episode.get("acknowledged_pill_count") == placed:
-        told.append((windows["acknowledged_count"], ACKNOWLEDGED))
-    count, of = max(told, key=lambda one: one[0], default=(0, OFFSETS))
-    return (count, of) if count >= max(placed, 2) else None
+        counts.append((windows["acknowledged_count"], ACKNOWLEDGED))
+    count, source = max(counts, key=lambda pair: pair[0], default=(0, OFFSETS))
+    return (count, source) if count >= max(placed, 2) else None
 
 
 def _held(windows: Row | None, offsets: int) -> tuple[int, str] | None:
@@ -257,19 +273,19 @@ def _held(windows: Row | None, offsets: int) -> tuple[int, str] | None:
     """
     if windows is None:
         return None
-    told = []
+    counts = []
     if windows["landed_count"] >= offsets:
-        told.append((offsets - windows["without_record_count"], LANDED))
+        counts.append((offsets - windows["without_record_count"], LANDED))
     sent, dead = windows["acknowledged_count"], windows["dead_lettered_count"]
     are_dead_told = windows["acknowledged_dead_lettered_count"] >= NEARLY_ALL * dead
     if are_dead_told and offsets - sent <= LONGEST_GAP * windows["acknowledged_range_count"]:
-        told.append((sent, ACKNOWLEDGED))
-    count, of = max(told, key=lambda one: one[0], default=(0, OFFSETS))
-    return (count, of) if count > 0 else None
+        counts.append((sent, ACKNOWLEDGED))
+    count, source = max(counts, key=lambda pair: pair[0], default=(0, OFFSETS))
+    return (count, source) if count > 0 else None
 
 
 def _share_of_records(
-    episode: Row, placed: int, offsets: int, held: int | None, of: str | None
+    episode: Row, placed: int, offsets: int, held: int | None, share_of: str | None
 ) -> tuple[float | None, str | None]:
     """Return which share of the records around the source records was dead-lettered, and of what; None: nothing tells.
 
@@ -280,16 +296,18 @@ def _share_of_records(
     records. Steps of three are no sign: there may be a record between that went through.
     """
     if is_few(episode["source_record_count"], episode["record_count"]):
-        return (placed / held, of) if held else (None, None)
+        return (placed / held, share_of) if held else (None, None)
     times = placed + (episode.get("repeat_count") or 0)
     steps = episode["step_of_two_count"] or 0
     if held is None and times >= FEW and steps >= 0.8 * times:
         return steps / times, NO_MARKERS
-    of_partitions = sum(one["source_record_count"] for one in episode["partitions"] if one["source_record_count"] > 1)
+    of_partitions = sum(
+        partition["source_record_count"] for partition in episode["partitions"] if partition["source_record_count"] > 1
+    )
     scattered = episode["scattered_count"] or 0
     near = 8 * scattered / max(episode["scattered_span"], 1) if scattered and scattered >= COMMON * times else 0.0
     share = max(of_partitions / offsets if offsets else 0.0, near) * (offsets / held if held else 1)
-    return (min(1.0, share), of or OFFSETS) if share else (None, None)
+    return (min(1.0, share), share_of or OFFSETS) if share else (None, None)
 
 
 def _attribute(
@@ -305,15 +323,15 @@ def _attribute(
     if episode["source_record_count"] <= FEW:
         return None, None, None, None  # few records share much by chance
     is_of_few_keys = (episode["key_count"] or 0) <= FEW_KEYS
-    told = Messages.of(episode.get("told"))
-    shares = told.least_shares(placed) if told else {}
-    shown = {(one["kind"], one["name"], one["value"]) for one in episode["attributes"] or ()}
-    for one in episode["attributes"] or ():
-        if (is_of_few_keys and one["name"] == "key") or (
-            one["kind"] == "key_prefix" and (episode["key_count"] or 0) < 2
+    messages = Messages.of(episode.get("told"))
+    shares = messages.least_shares(placed) if messages else {}
+    shown = {(attribute["kind"], attribute["name"], attribute["value"]) for attribute in episode["attributes"] or ()}
+    for row in episode["attributes"] or ():
+        if (is_of_few_keys and row["name"] == "key") or (
+            row["kind"] == "key_prefix" and (episode["key_count"] or 0) < 2
         ):
             continue  # it only says that the keys are few
-        shares[one["kind"], one["name"], one["value"]] = one["record_count"] / records
+        shares[row["kind"], row["name"], row["value"]] = row["record_count"] / records
     best: tuple[float, tuple[str, str, int], float, float | None, str | None] | None = None
     for attribute, share in shares.items():
         elsewhere, compared_with = topic.share_elsewhere(attribute, episode["fingerprint"])
@@ -337,37 +355,39 @@ def _is_rejection(episode: Row) -> bool | None:
 
 def judge(episode: Row, topic: Topic) -> Judgement:
     """Return the verdict on an episode."""
-    found = evidence_of(episode, topic)
+    evidence = evidence_of(episode, topic)
     records = episode["record_count"]
-    verdict = _verdict(episode, found)
+    verdict = _verdict(episode, evidence)
     who = subject(*key_of(episode))
-    of = f"{counted(records, 'record')} of {episode['original_topic'] or 'an unknown topic'}"
-    why, change = _words(verdict, episode, found)
-    return Judgement(verdict, found, f"{who} could not process {of}: {why}", change)
+    records_of = f"{counted(records, 'record')} of {episode['original_topic'] or 'an unknown topic'}"
+    why, change = _words(verdict, episode, evidence)
+    return Judgement(verdict, evidence, f"{who} could not process {records_of}: {why}", change)
 
 
-def _verdict(episode: Row, found: Evidence) -> str:
-    return FLOOD if episode["disposition"] in FLOODS else reach_of(episode, found)
+def _verdict(episode: Row, evidence: Evidence) -> str:
+    return FLOOD if episode["disposition"] in FLOODS else reach_of(episode, evidence)
 
 
-def reach_of(episode: Row, found: Evidence) -> str:
+def reach_of(episode: Row, evidence: Evidence) -> str:
     """Return what is hit, as the verdict that the figures give whoever archived the records."""
     records, sources = episode["record_count"], episode["source_record_count"]
-    keys, share = episode["key_count"] or 0, found.offset_share or 0.0
-    is_of_few_keys = found.key_share is not None and found.key_share >= MOST and sources >= 2 * min(keys, FEW_KEYS)
+    keys, share = episode["key_count"] or 0, evidence.offset_share or 0.0
+    is_of_few_keys = (
+        evidence.key_share is not None and evidence.key_share >= MOST and sources >= 2 * min(keys, FEW_KEYS)
+    )
     if is_of_few_keys and sources > 2:
         return KEY_LOCAL
     if is_few(sources, records):
         return POISON_PILL
-    one_partition = (found.partition_share or 0.0) >= NEARLY_ALL and found.partition_count > 1
-    has_attribute = found.attribute_kind in ("header", "schema_id", "client")
-    if has_attribute and found.attribute_share_elsewhere is not None and share < NEARLY_EVERY:
+    one_partition = (evidence.partition_share or 0.0) >= NEARLY_ALL and evidence.partition_count > 1
+    has_attribute = evidence.attribute_kind in ("header", "schema_id", "client")
+    if has_attribute and evidence.attribute_share_elsewhere is not None and share < NEARLY_EVERY:
         return PRODUCER_LOCAL
     if one_partition:
         return PARTITION_LOCAL
     if share >= HIGH_SHARE:
         return SYSTEMIC
-    return REJECTION if found.is_rejection else UNDETERMINED
+    return REJECTION if evidence.is_rejection else UNDETERMINED
 
 
 def in_words(verdict: str) -> str:
@@ -389,18 +409,18 @@ def at_least(share: float) -> str:
     return percent(share) if share == 1 else f"at least {floor(100 * share)} %"
 
 
-def among(episode: Row, found: Evidence | Row) -> str:
+def among(episode: Row, evidence: Evidence | Row) -> str:
     """Say how many of the records around a few source records are these."""
-    told = found if isinstance(found, Mapping) else vars(found)
+    figures = evidence if isinstance(evidence, Mapping) else vars(evidence)
     died = _placed(episode)
-    of = f"{told['window_record_count']:,} {told['offset_share_of']}"
-    return f"{died:,} of the {of} around {'it' if died == 1 else 'them'} died of it"
+    whole = f"{figures['window_record_count']:,} {figures['offset_share_of']}"
+    return f"{died:,} of the {whole} around {'it' if died == 1 else 'them'} died of it"
 
 
 def _placed(episode: Row) -> int:
     """Return how many source records are known by their places."""
     sources: int = episode["source_record_count"]
-    placed: int = sum(one["source_record_count"] for one in episode["partitions"] or ())
+    placed: int = sum(partition["source_record_count"] for partition in episode["partitions"] or ())
     return min(placed, sources)  # rows of earlier versions count some of them again
 
 
@@ -453,13 +473,13 @@ def at_offset(topic: str | None, partition: int | None, offset: int | None) -> s
     return f"{topic or '?'}:{partition}:{offset}"
 
 
-def died_around(episode: Row, found: Evidence | Row) -> str | None:
+def died_around(episode: Row, evidence: Evidence | Row) -> str | None:
     """Say how many, or which share, of the records around those of an incident died of it; None: nothing tells."""
-    told = found if isinstance(found, Mapping) else vars(found)
-    if told["window_record_count"] is not None and told["window_offset_count"] is None:
-        return among(episode, found)
-    share = told["offset_share"]  # rows of earlier versions have 0 where nothing is known
-    return f"{percent(share)} of the {told['offset_share_of'] or OFFSETS} around them died" if share else None
+    figures = evidence if isinstance(evidence, Mapping) else vars(evidence)
+    if figures["window_record_count"] is not None and figures["window_offset_count"] is None:
+        return among(episode, evidence)
+    share = figures["offset_share"]  # rows of earlier versions have 0 where nothing is known
+    return f"{percent(share)} of the {figures['offset_share_of'] or OFFSETS} around them died" if share else None
 
 
 def of_all(row: Row) -> str | None:
@@ -470,7 +490,7 @@ def of_all(row: Row) -> str | None:
     known, share = row["window_record_count"] or row["window_offset_count"], row["offset_share"]
     if not known or not share or row["window_offset_count"] is None or row["offset_share_of"] == NO_MARKERS:
         return None
-    of_partitions = (one["source_record_count"] for one in row["partitions"] or ())
+    of_partitions = (partition["source_record_count"] for partition in row["partitions"] or ())
     whole = percent(min(1.0, sum(count for count in of_partitions if count > 1) / known))
     return f"{whole} of all {known:,} from the first to the last" if whole != percent(share) else None
 
@@ -484,26 +504,27 @@ def shared(kind: str | None, name: str | None) -> str:
     }.get(kind or "", f"share one value of header {name}")
 
 
-def shared_by(found: Evidence) -> str:
+def shared_by(evidence: Evidence) -> str:
     """Say what others have of the attribute that the records share, and how many of these."""
-    assert found.attribute_share_elsewhere is not None
-    return f"{percent(found.attribute_share_elsewhere)} of {found.attribute_compared_with}"
+    assert evidence.attribute_share_elsewhere is not None
+    return f"{percent(evidence.attribute_share_elsewhere)} of {evidence.attribute_compared_with}"
 
 
-def _words(verdict: str, episode: Row, found: Evidence) -> tuple[str, str]:
+def _words(verdict: str, episode: Row, evidence: Evidence) -> tuple[str, str]:
     """Return why the verdict holds, and what would change it, as a clause and a sentence."""
-    records, share = episode["record_count"], found.attribute_share or 0.0
+    records, share = episode["record_count"], evidence.attribute_share or 0.0
 
     def otherwise(changed: Evidence) -> str:
         return f"would make it {_verdict(episode, changed)}"
 
-    known = died_around(episode, found)
+    known = died_around(episode, evidence)
     died = known or "nothing tells which share died"
     if verdict == POISON_PILL:
         top: Sequence[Row] = episode["top_records"] or []
         if episode["source_record_count"] == 1 and top:
-            place = at_offset(episode["original_topic"], top[0]["original_partition"], top[0]["original_offset"])
-            why = f"one source record, {place}, was dead-lettered {counted(records, 'time') if records > 1 else 'once'}"
+            coordinate = at_offset(episode["original_topic"], top[0]["original_partition"], top[0]["original_offset"])
+            times = counted(records, "time") if records > 1 else "once"
+            why = f"one source record, {coordinate}, was dead-lettered {times}"
             why += f"; {known}" if known else ""
         else:
             why = f"{sources_of(episode)}; {died}"
@@ -512,46 +533,50 @@ def _words(verdict: str, episode: Row, found: Evidence) -> tuple[str, str]:
         keys = few_keys(episode)
         few = f"{keys} has" if keys == "one key" else f"{keys.partition(' ')[0]} of {keys_of(episode)} have"
         return (
-            f"{few} {key_percent(episode, found.key_share or 0)} of them.",
-            f"A share of these keys below {percent(MOST)} {otherwise(replace(found, key_share=0.0))}.",
+            f"{few} {key_percent(episode, evidence.key_share or 0)} of them.",
+            f"A share of these keys below {percent(MOST)} {otherwise(replace(evidence, key_share=0.0))}.",
         )
     if verdict == PARTITION_LOCAL:
         return (
-            f"{percent(found.partition_share or 0)} of the source records are of partition {found.partition}, and the "
-            f"topic has {found.partition_count} or more; {died}.",
-            f"A share of partition {found.partition} below {percent(NEARLY_ALL)} "
-            f"{otherwise(replace(found, partition_share=0.0))}.",
+            f"{percent(evidence.partition_share or 0)} of the source records are of partition {evidence.partition}, "
+            f"and the topic has {evidence.partition_count} or more; {died}.",
+            f"A share of partition {evidence.partition} below {percent(NEARLY_ALL)} "
+            f"{otherwise(replace(evidence, partition_share=0.0))}.",
         )
     if verdict == PRODUCER_LOCAL:
-        what = shared(found.attribute_kind, found.attribute_name)
-        shown = {(one["kind"], one["name"], one["value"]) for one in episode["attributes"] or ()}
-        is_shown = (found.attribute_kind, found.attribute_name, found.attribute_value) in shown
+        what = shared(evidence.attribute_kind, evidence.attribute_name)
+        shown = {
+            (attribute["kind"], attribute["name"], attribute["value"]) for attribute in episode["attributes"] or ()
+        }
+        is_shown = (evidence.attribute_kind, evidence.attribute_name, evidence.attribute_value) in shown
         many = percent(share) if is_shown else f"{at_least(share)} of the source records"
         return (
-            f"{many} {what}, and {shared_by(found)}.",
-            f"It would be no evidence if more than {percent(COMMON)} of {found.attribute_compared_with} had it.",
+            f"{many} {what}, and {shared_by(evidence)}.",
+            f"It would be no evidence if more than {percent(COMMON)} of {evidence.attribute_compared_with} had it.",
         )
     if verdict == SYSTEMIC:
         keys = f" and {keys_of(episode)}" if episode["key_count"] else ""
         return (
             f"{died}, in {counted(len(episode['partitions'] or ()), 'partition')}{keys}.",
-            f"A share below {percent(HIGH_SHARE)} {otherwise(replace(found, offset_share=0.0))}.",
+            f"A share below {percent(HIGH_SHARE)} {otherwise(replace(evidence, offset_share=0.0))}.",
         )
     if verdict == FLOOD:
-        of = "it" if records == 1 else f"them, {sources_of(episode)}"
+        archived = "it" if records == 1 else f"them, {sources_of(episode)}"
         return (
-            f"{FLOODS[episode['disposition']]} archived {of}; {died}.",
-            f"If the application had failed on each, it would be {reach_of(episode, found)}.",
+            f"{FLOODS[episode['disposition']]} archived {archived}; {died}.",
+            f"If the application had failed on each, it would be {reach_of(episode, evidence)}.",
         )
     reason = "no partition, key or header is known to stand out"
     if verdict == REJECTION:
         reason = "the application rejected them"
-    elif found.attribute_kind is not None and found.attribute_share_elsewhere is not None:
-        reason = f"{percent(share)} {shared(found.attribute_kind, found.attribute_name)}, and {shared_by(found)}"
+    elif evidence.attribute_kind is not None and evidence.attribute_share_elsewhere is not None:
+        reason = (
+            f"{percent(share)} {shared(evidence.attribute_kind, evidence.attribute_name)}, and {shared_by(evidence)}"
+        )
     partition = f"{percent(NEARLY_ALL)} in one of several partitions"
-    if found.partition_count > 1:
+    if evidence.partition_count > 1:
         partition = f"{percent(NEARLY_ALL)} in one partition"
-    elif (found.partition_share or 0.0) >= NEARLY_ALL:
+    elif (evidence.partition_share or 0.0) >= NEARLY_ALL:
         partition = "another partition of the topic"
     return (
         f"{reason}; {died}.",

@@ -140,8 +140,10 @@ def _clusters_of(file: Path) -> list[str]:
     """Return the clusters whose metrics a file has; none if it has no metrics, or does not say it."""
     try:
         text = file.read_text(encoding="utf-8")
-        told = "".join(f"{line}\n" for line in text.split("\n") if line.startswith(INFO))
-        names = [one.labels.get("cluster") for each in text_string_to_metric_families(told) for one in each.samples]
+        info = "".join(f"{line}\n" for line in text.split("\n") if line.startswith(INFO))
+        names = [
+            sample.labels.get("cluster") for each in text_string_to_metric_families(info) for sample in each.samples
+        ]
     except (OSError, ValueError):
         return []
     return [name for name in names if name is not None]

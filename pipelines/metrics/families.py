@@ -43,45 +43,45 @@ def families(warehouse: Warehouse, now: datetime | None = None) -> list[Metric]:
         "incidents": _incidents,
         "delivery": _delivery,
     }
-    found = [_gauge("build_info", "1; the version is a label.", ("version",), [((version("afterlog"),), 1)])]
+    metrics = [_gauge("build_info", "1; the version is a label.", ("version",), [((version("afterlog"),), 1)])]
     collected = []
     for name, part in parts.items():
         try:
-            found += list(part(warehouse, now))
+            metrics += list(part(warehouse, now))
             collected.append(((name,), 1.0))
         except Exception:  # a damaged table must not hide the other metrics; `afterlog doctor` names it
             collected.append(((name,), 0.0))
-    found.append(_gauge("collected", "1 if this part of the metrics could be read.", ("part",), collected))
-    return [of_cluster(family, warehouse.cluster) for family in found]
+    metrics.append(_gauge("collected", "1 if this part of the metrics could be read.", ("part",), collected))
+    return [of_cluster(family, warehouse.cluster) for family in metrics]
 
 
 def of_several(warehouse: Warehouse) -> list[Metric]:
     """Return the families of each cluster, and the rows of stages that work on all at once, which name no cluster."""
     now = moments.now()
-    found: dict[str, Metric] = {}
+    by_name: dict[str, Metric] = {}
     of_all = _rows(warehouse, now, None) if warehouse.settings.sole_cluster is None else ()
     for family in chain(*(families(own, now) for own in warehouse.of_clusters()), of_all):
-        if family.name in found:
-            found[family.name].samples += family.samples
+        if family.name in by_name:
+            by_name[family.name].samples += family.samples
         else:
-            found[family.name] = family
-    return [*found.values()]
+            by_name[family.name] = family
+    return [*by_name.values()]
 
 
 def of_cluster(family: Metric, cluster: str | None) -> Metric:
     """Return a family whose series name their cluster: files of several clusters can be on one node exporter."""
     if cluster is None:
         return family
-    family.samples = [one._replace(labels={"cluster": utf8(cluster), **one.labels}) for one in family.samples]
+    family.samples = [sample._replace(labels={"cluster": utf8(cluster), **sample.labels}) for sample in family.samples]
     return family
 
 
 def bounded(counts: Counter[tuple[str, ...]]) -> Values:
     """Return the series with the most, and the sum of all others as one series, which is that of the name, too."""
-    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     shown: Counter[tuple[str, ...]] = Counter()
-    for place, (labels, count) in enumerate(ranked):
-        shown[tuple(utf8(label) if place < MOST_SERIES else OTHER for label in labels)] += count
+    for index, (labels, count) in enumerate(ranked):
+        shown[tuple(utf8(label) if index < MOST_SERIES else OTHER for label in labels)] += count
     yield from ((labels, float(count)) for labels, count in shown.items())
 
 
@@ -91,11 +91,11 @@ def _pipeline(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
     yield _gauge("newest_record_timestamp_seconds", "Time of the newest record of a feed.", ("feed",), newest)
     silent = [((feed.name,), float(feed.silence is not None)) for feed in state.feeds if feed.newest.used]
     yield _gauge("feed_silent", "1 if nothing came for longer than usual.", ("feed",), silent)
-    held = [((one.name,), float(len(one.freshness.held_scopes))) for one in state.tables]
+    held = [((table.name,), float(len(table.freshness.held_scopes))) for table in state.tables]
     yield _gauge("held_scopes", "Scopes, such as topics, whose rows wait as they broke the contract.", ("table",), held)
-    behind = [((one.name,), float(one.state == "behind")) for one in state.tables]
+    behind = [((table.name,), float(table.state == "behind")) for table in state.tables]
     yield _gauge("table_behind", "1 if a table has unread input.", ("table",), behind)
-    last = [(one.name, one.runs[-1]) for one in state.tables if one.runs]
+    last = [(table.name, table.runs[-1]) for table in state.tables if table.runs]
     yield _gauge(
         "stage_seconds", "Time that the last run of a stage took.", ("table",), [((n,), r.seconds) for n, r in last]
     )
@@ -105,10 +105,10 @@ def _pipeline(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
     yield _gauge("stage_failed", "1 if the last run of a stage failed or broke its gate.", ("table",), failed)
     rules: Counter[tuple[str, ...]] = Counter(
         {
-            (one.name, violation.code): violation.rows
-            for one in state.tables
-            if one.quarantine
-            for violation in one.quarantine.violations
+            (table.name, violation.code): violation.rows
+            for table in state.tables
+            if table.quarantine
+            for violation in table.quarantine.violations
         }
     )
     yield _gauge(
@@ -128,12 +128,12 @@ def _rows(warehouse: Warehouse, now: datetime, cluster: str | None) -> Iterator[
         groups = '"table", status, "cluster"'
         text = f'SELECT "table" AS name, status, "cluster", count(*) AS runs, {sums} FROM rows GROUP BY {groups}'
         totals: Counter[tuple[str, str]] = Counter()
-        for one in jvmless.query(warehouse, STAGE_RUNS, text, {"cluster": warehouse.cluster}, or_null=True):
-            if one["cluster"] != cluster:
+        for row in jvmless.query(warehouse, STAGE_RUNS, text, {"cluster": warehouse.cluster}, or_null=True):
+            if row["cluster"] != cluster:
                 continue
-            runs.append(((one["name"], one["status"]), float(one["runs"])))
+            runs.append(((row["name"], row["status"]), float(row["runs"])))
             for outcome in OUTCOMES:
-                totals[one["name"], outcome] += one[outcome] or 0
+                totals[row["name"], outcome] += row[outcome] or 0
         rows = [(labels, float(count)) for labels, count in sorted(totals.items())]
     yield _counter("rows", "Rows that stages took, by what became of them.", ("table", "outcome"), rows)
     yield _counter("stage_runs", "Runs of stages that did something.", ("table", "status"), sorted(runs))
@@ -146,11 +146,11 @@ def _incidents(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
     open_ones: list[Incident] = []
     teams, of_teams = Teams.of_settings(warehouse.settings), Counter[tuple[str, ...]]()
     if warehouse.exists(INCIDENTS):
-        found = Incidents(warehouse, now)
-        open_ones = [one for one in found.known if one.state.is_open]
-        for one in open_ones:
-            opened[one.row["severity"]] += one.state.is_loud
-            muted += not one.state.is_loud
+        incidents = Incidents(warehouse, now)
+        open_ones = [incident for incident in incidents.known if incident.state.is_open]
+        for incident in open_ones:
+            opened[incident.row["severity"]] += incident.state.is_loud
+            muted += not incident.state.is_loud
         places = ", original_topic, dlq_topic" if teams.known else ""
         for _, row in odd_times.letters(warehouse, f"consumer_group, owner, disposition{places}", now):
             names = (row["consumer_group"], owner_of(row), row["disposition"])
@@ -161,9 +161,9 @@ def _incidents(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
     yield _gauge("muted_incidents", "Open incidents that are muted.", (), [((), float(muted))])
     names = ("consumer_group", "owner", "disposition")
     yield _gauge("dead_letters", "Dead letters that are known, of all time.", names, bounded(letters))
-    feeds = [(one.newest, one.silence) for one in quality.feeds_of(warehouse, now) if one.newest.used]
+    feeds = [(feed.newest, feed.silence) for feed in quality.feeds_of(warehouse, now) if feed.newest.used]
     findings = findings_of(warehouse, feeds, now, open_ones)
-    kinds = Counter((one["kind"], one["severity"]) for one in findings)
+    kinds = Counter((finding["kind"], finding["severity"]) for finding in findings)
     values = [(labels, float(count)) for labels, count in sorted(kinds.items())]
     yield _gauge("findings", "Findings that `afterlog top` tells.", ("kind", "severity"), values)
     if teams.known:
@@ -178,10 +178,12 @@ def _of_teams(
 ) -> Iterator[Metric]:
     """Yield what is each team's; what is of several teams counts for each, so that sums over teams tell nothing."""
     words = "of each team; those of several count for each."
-    loud = Counter((name, one.row["severity"]) for one in opened if one.state.is_loud for name in one.teams)
+    loud = Counter(
+        (name, incident.row["severity"]) for incident in opened if incident.state.is_loud for name in incident.teams
+    )
     values = [((name, level), float(loud[name, level])) for name in teams for level in LEVELS]
     yield _gauge("team_open_incidents", f"Open incidents that nobody muted, {words}", ("team", "severity"), values)
-    own = Counter((name, one["severity"]) for one in findings for name in one["teams"])
+    own = Counter((name, finding["severity"]) for finding in findings for name in finding["teams"])
     values = [((name, level), float(own[name, level])) for name in teams for level in LEVELS]
     yield _gauge("team_findings", f"Findings {words}", ("team", "severity"), values)
     counts = [((name,), float(letters[name,])) for name in teams]

@@ -22,15 +22,15 @@ def points(families: Iterable[Metric]) -> MetricsData:
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
     now = time.time_ns()
-    found = []
+    metrics = []
     for family in families:
-        values = [export.NumberDataPoint(one.labels, UNKNOWN, now, float(one.value)) for one in family.samples]
+        values = [export.NumberDataPoint(sample.labels, UNKNOWN, now, float(sample.value)) for sample in family.samples]
         data: export.Sum | export.Gauge = (
             export.Sum(values, export.AggregationTemporality.CUMULATIVE, is_monotonic=True)
             if family.type == "counter"
             else export.Gauge(values)
         )
         if values:
-            found.append(export.Metric(family.name, family.documentation, "", data))
-    scope = export.ScopeMetrics(InstrumentationScope(otlp.SCOPE), found, "")
+            metrics.append(export.Metric(family.name, family.documentation, "", data))
+    scope = export.ScopeMetrics(InstrumentationScope(otlp.SCOPE), metrics, "")
     return export.MetricsData([export.ResourceMetrics(otlp.resource(), [scope], "")])

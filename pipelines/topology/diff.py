@@ -163,20 +163,22 @@ def diff(a: Topology, b: Topology) -> Diff:
     """
     former, latter = _places(a), _places(b)
     gone, new = _unequal(_nodes(former), _nodes(latter))
-    stayed, gone, new = _paired(gone, new, lambda one: (one.place, one.node.name))
-    moved, gone, new = _paired(gone, new, lambda one: one.node.name)
+    stayed, gone, new = _paired(gone, new, lambda placed: (placed.place, placed.node.name))
+    moved, gone, new = _paired(gone, new, lambda placed: placed.node.name)
     stores_gone, stores_new = _unequal(a.canonical().global_stores, b.canonical().global_stores)
-    kept, stores_gone, stores_new = _paired(stores_gone, stores_new, lambda one: (one.source.name, one.processor.name))
-    renamed, stores_gone, stores_new = _paired(stores_gone, stores_new, lambda one: one.processor.stores)
+    kept, stores_gone, stores_new = _paired(
+        stores_gone, stores_new, lambda store: (store.source.name, store.processor.name)
+    )
+    renamed, stores_gone, stores_new = _paired(stores_gone, stores_new, lambda store: store.processor.stores)
     edges, stores, topics = (
         (_sorted(used(b) - used(a)), _sorted(used(a) - used(b))) for used in (_edges, _stores, _topics)
     )
     return Diff(
-        tuple(sorted(latter.keys() - former.keys(), key=lambda one: one.rank)),
-        tuple(sorted(former.keys() - latter.keys(), key=lambda one: one.rank)),
-        tuple(sorted(new, key=lambda one: one.rank)),
-        tuple(sorted(gone, key=lambda one: one.rank)),
-        tuple(sorted((NodeChange(*pair) for pair in stayed + moved), key=lambda one: one.rank)),
+        tuple(sorted(latter.keys() - former.keys(), key=lambda place: place.rank)),
+        tuple(sorted(former.keys() - latter.keys(), key=lambda place: place.rank)),
+        tuple(sorted(new, key=lambda placed: placed.rank)),
+        tuple(sorted(gone, key=lambda placed: placed.rank)),
+        tuple(sorted((NodeChange(*pair) for pair in stayed + moved), key=lambda change: change.rank)),
         tuple(stores_new),
         tuple(stores_gone),
         tuple(GlobalStoreChange(*pair) for pair in kept + renamed),
@@ -239,10 +241,12 @@ def _summary(difference: Diff) -> Iterator[str]:
     """Yield the counts; a node of which only edges changed counts among the edges."""
     signs = {"added": "+", "removed": "-", "changed": "~"}
     counts: dict[str, list[str]] = {}
-    told = difference
+    shown = difference
     if difference.edges_added or difference.edges_removed:
-        told = replace(difference, nodes_changed=tuple(one for one in told.nodes_changed if not one.is_of_edges))
-    for name, items in told.as_json().items():
+        shown = replace(
+            difference, nodes_changed=tuple(change for change in shown.nodes_changed if not change.is_of_edges)
+        )
+    for name, items in shown.as_json().items():
         counts[name] = [f"{signs[end]}{len(changes)}" for end, changes in items.items() if changes]
     words = {"subtopologies": "sub-topologies", "globalStores": "global stores"}
     summary = ", ".join(f"{words.get(name, name)} {' '.join(changes)}" for name, changes in counts.items() if changes)

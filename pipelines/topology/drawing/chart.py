@@ -65,11 +65,11 @@ def charted(parts: Sequence[Part]) -> Chart:
     uses: list[tuple[int, Node]] = []
     for part in parts:
         uses += _framed(chart, part)
-    for place, node in uses:
+    for index, node in uses:
         for topic in dict.fromkeys(node.source_topics):
-            chart.links.append(Link(_topic(chart, topics, topic), place, "topic"))
+            chart.links.append(Link(_topic(chart, topics, topic), index, "topic"))
         if node.sink_topic is not None:
-            chart.links.append(Link(place, _topic(chart, topics, node.sink_topic), "topic"))
+            chart.links.append(Link(index, _topic(chart, topics, node.sink_topic), "topic"))
     return chart
 
 
@@ -78,18 +78,18 @@ def joined(parts: Sequence[Part]) -> list[list[Part]]:
     first: dict[str, int] = {}
     group = list(range(len(parts)))
 
-    def root(place: int) -> int:
-        while group[place] != place:
-            group[place] = group[group[place]]
-            place = group[place]
-        return place
+    def root(index: int) -> int:
+        while group[index] != index:
+            group[index] = group[group[index]]
+            index = group[index]
+        return index
 
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         for topic in (topic for node in part.nodes for topic in node.topics):
-            group[root(place)] = root(first.setdefault(topic, place))
+            group[root(index)] = root(first.setdefault(topic, index))
     groups: dict[int, list[Part]] = {}
-    for place, part in enumerate(parts):
-        groups.setdefault(root(place), []).append(part)
+    for index, part in enumerate(parts):
+        groups.setdefault(root(index), []).append(part)
     return list(groups.values())
 
 
@@ -98,19 +98,19 @@ def _framed(chart: Chart, part: Part) -> list[tuple[int, Node]]:
     start = len(chart.shapes)
     chart.shapes.extend(Shape(KINDS.get(node.node_type, "unknown"), node.name, _caption(node)) for node in part.nodes)
     nodes = list(enumerate(part.nodes, start))
-    named: dict[str, int] = {}
-    for place, node in nodes:
-        named.setdefault(node.name, place)
+    shape_of: dict[str, int] = {}
+    for index, node in nodes:
+        shape_of.setdefault(node.name, index)
     stores: dict[str, int] = {}
-    for place, node in nodes:
+    for index, node in nodes:
         for successor in dict.fromkeys(node.successors):
-            if successor not in named:
-                named[successor] = _added(chart, Shape("absent", successor, "no such node"))
-            chart.links.append(Link(place, named[successor], "flow"))
+            if successor not in shape_of:
+                shape_of[successor] = _added(chart, Shape("absent", successor, "no such node"))
+            chart.links.append(Link(index, shape_of[successor], "flow"))
         for store in dict.fromkeys(node.stores):
             if store not in stores:
                 stores[store] = _added(chart, Shape("store", store, "store"))
-            chart.links.append(Link(place, stores[store], "store"))
+            chart.links.append(Link(index, stores[store], "store"))
     if not nodes:
         _added(chart, Shape("empty", "no nodes", ""))
     places = range(start, len(chart.shapes))

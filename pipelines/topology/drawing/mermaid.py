@@ -36,23 +36,25 @@ def _lines(chart: Chart) -> Iterator[str]:
     framed: set[int] = set()
     for number, frame in enumerate(chart.frames):
         yield f'  subgraph s{number}["{frame.title}{_label(frame.name)}"]'
-        yield from (f"    {_shape(chart, place)}" for place in frame.shapes)
+        yield from (f"    {_shape(chart, index)}" for index in frame.shapes)
         yield "  end"
         framed.update(frame.shapes)
-    yield from (f"  {_shape(chart, place)}" for place in range(len(chart.shapes)) if place not in framed)
+    yield from (f"  {_shape(chart, index)}" for index in range(len(chart.shapes)) if index not in framed)
     yield from (f"  n{link.tail} {ARROWS[link.kind]} n{link.head}" for link in chart.links)
     if any(shape.kind in ("absent", "empty") for shape in chart.shapes):
         yield "  classDef absent stroke-dasharray: 4 4"
 
 
-def _shape(chart: Chart, place: int) -> str:
-    shape = chart.shapes[place]
+def _shape(chart: Chart, index: int) -> str:
+    shape = chart.shapes[index]
     opened, closed = SHAPES[shape.kind]
     remark = f", {shape.caption}" if shape.kind in ("unknown", "absent") else ""
     label = f"{_label(shape.name)}{remark}" or " "  # an empty label is a syntax error
-    return f'n{place}{opened}"{label}"{closed}'
+    return f'n{index}{opened}"{label}"{closed}'
 
 
 def _label(name: str) -> str:
     """Write a name so that mermaid reads no markup in it: markdown, HTML, icons, formulae, directives, comments."""
-    return "".join(one if one.isalnum() or one in PLAIN else f"#{ord(one)};" for one in visible(name))
+    return "".join(
+        character if character.isalnum() or character in PLAIN else f"#{ord(character)};" for character in visible(name)
+    )

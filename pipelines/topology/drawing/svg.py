@@ -48,7 +48,7 @@ def svg(
     Parts that are too much for one drawing (hundreds of layers or of shapes in a layer, or thousands of shapes) are
     drawn one by one, each with the topics that it uses. A part that is still too much flows in rows.
     """
-    placed, (width, height) = packed([one for group in joined(topology.parts) for one in _placed(group)])
+    placed, (width, height) = packed([box for group in joined(topology.parts) for box in _placed(group)])
     width = max(width, SMALLEST) + 2 * MARGIN
     height += HEADING + 2 * MARGIN
     lines = [
@@ -61,8 +61,8 @@ def svg(
     ]
     if not placed:
         lines.append(f'<text class="caption" x="{MARGIN:g}" y="{MARGIN + 40:g}">no sub-topologies</text>')
-    for one in placed:
-        lines += _lines(one.moved(MARGIN, MARGIN + HEADING), link, marked, part_link)
+    for box in placed:
+        lines += _lines(box.moved(MARGIN, MARGIN + HEADING), link, marked, part_link)
     return "\n".join([*lines, "</svg>", ""])
 
 

@@ -76,7 +76,7 @@ def test_a_location_has_the_form_that_a_tool_reads(root: str, on_hadoop: str, on
     ],
 )
 def test_places_are_compared_in_all_their_forms(one: str | None, other: str, is_same: bool) -> None:
-    assert described.is_same_place(one, other) is is_same
+    assert described.is_same_location(one, other) is is_same
 
 
 def test_a_path_that_would_hide_something_is_refused(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_all_that_is_connected_is_reached_and_nothing_else(seed: int) -> None:
     for direction in (DOWNSTREAM, UPSTREAM):
         topics, nodes = closure(rows, "t0", direction == DOWNSTREAM)
         blast = graph.blast("t0")
-        found = blast.of(direction)
+        found = blast.towards(direction)
         assert {one.topic for one in found} | {topic for one in found for topic in one.topics} | {"t0"} == topics
         reached = {(one.group_id, int(one.subtopology_id or 0), each.name) for one in found for each in one.nodes}
         assert reached == nodes
@@ -112,7 +112,9 @@ def test_the_revision_at_the_time_counts() -> None:
     ]
     revisions = [revision("app", 2, 5, "2"), revision("app", 1, 1, "1")]
     for hours, topic, is_later in ((0, "old", True), (1, "old", False), (4.9, "old", False), (5, "new", False)):
-        (one,) = Graph(rows, Revisions(revisions).at(START + timedelta(hours=hours))).blast("orders").of(DOWNSTREAM)
+        (one,) = (
+            Graph(rows, Revisions(revisions).at(START + timedelta(hours=hours))).blast("orders").towards(DOWNSTREAM)
+        )
         assert (one.topics, one.is_later) == ((topic,), is_later)
 
 
@@ -133,7 +135,7 @@ def test_what_only_later_topologies_reach_is_named_as_later_and_does_not_count()
         return Graph(rows, known.at(START + timedelta(hours=hours), group)).blast("orders", group)
 
     then, now = told(1), told(24 * 8)
-    assert [(one.group_id, one.hop, one.is_later) for one in then.of(DOWNSTREAM)] == [
+    assert [(one.group_id, one.hop, one.is_later) for one in then.towards(DOWNSTREAM)] == [
         ("there", 1, False),
         ("later", 1, True),
         ("behind", 2, True),
@@ -165,7 +167,7 @@ def test_what_counts_is_what_is_reached_as_if_nothing_came_later(seed: int) -> N
         return {(one.direction, one.group_id, one.subtopology_id, one.topic) for one in blast.reached}
 
     assert tuple(one for one in both.reached if not one.is_later and one.direction == DOWNSTREAM) == tuple(
-        only.of(DOWNSTREAM)
+        only.towards(DOWNSTREAM)
     )
     assert places(both) == places(after)
     assert {one.group_id for one in both.reached if one.group_id in both.groups} <= {row["group_id"] for row in before}
@@ -230,5 +232,5 @@ def test_many_applications_take_little_time() -> None:
         rows.append(node(group, "n49", 3, sink_topic=f"x{(number + 1) % 500}"))
     began = time.perf_counter()
     blast = Graph(rows, Revisions(revisions).at(START)).blast("x0")
-    assert len(blast.of(DOWNSTREAM)) == 500
+    assert len(blast.towards(DOWNSTREAM)) == 500
     assert time.perf_counter() - began < 60  # a hang, not a figure
