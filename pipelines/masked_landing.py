@@ -58,8 +58,8 @@ class Landing:
         """Take masks in the order of the settings."""
         self.masks, self.none = masks, replace(masks, rules=())
         self.alone = [(rule, replace(masks, rules=(rule,))) for rule in masks.rules]
-        of_value = [one for one in self.alone if one[0].value or one[0].path is not None]
-        self.of_value = sorted(of_value, key=lambda one: not one[0].value)  # what hides all of it goes before paths
+        of_value = [pair for pair in self.alone if pair[0].value or pair[0].path is not None]
+        self.of_value = sorted(of_value, key=lambda pair: not pair[0].value)  # what hides all of it goes before paths
 
     def hidden(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return a row with what masks hide replaced, and their targets in ``masked``; null if they hid nothing.
@@ -73,7 +73,11 @@ class Landing:
         record = {**row, **self._source(row["headers"] or ()), "masked": None}
         key, headers, of_others = self._others(record)
         value, of_value = self._value(record)
-        done = [one for one in dict.fromkeys(rule.target for rule in self.masks.rules) if one in of_others | of_value]
+        done = [
+            target
+            for target in dict.fromkeys(rule.target for rule in self.masks.rules)
+            if target in of_others | of_value
+        ]
         if not done:
             return {**row, "masked": None}
         return {**row, "key": key, "value": value, "headers": headers, "raw": None} | {
@@ -123,7 +127,7 @@ class Landing:
         if not sources or None in sources:
             return {}
         *earlier, newest = sources
-        return {"original_topic": newest, "earlier_hops": [{"topic": one} for one in earlier]}
+        return {"original_topic": newest, "earlier_hops": [{"topic": topic} for topic in earlier]}
 
 
 def _written(masked: Masked) -> bytes:

@@ -84,7 +84,7 @@ class Reader:
         framed = content[:1] == MAGIC and len(content) >= FRAME
         schema_id = int.from_bytes(content[1:FRAME], "big") if framed else None
         for topic in topics:
-            fitting = [one for one in self.schemas if one.part == part and globs.matches(one.topic, topic)]
+            fitting = [schema for schema in self.schemas if schema.part == part and globs.matches(schema.topic, topic)]
             if fitting:
                 return self._by_schema(content, schema_id, fitting)
         for body, its_id in ((content, None), (content[FRAME:] if framed else b"", schema_id)):
@@ -95,8 +95,8 @@ class Reader:
         return Payload(content)
 
     def _by_schema(self, content: bytes, schema_id: int | None, fitting: Sequence[SchemaFile]) -> Payload:
-        for_it = [one for one in fitting if one.id is not None and one.id == schema_id]
-        for_all = [one for one in fitting if one.id is None]
+        for_it = [schema for schema in fitting if schema.id is not None and schema.id == schema_id]
+        for_all = [schema for schema in fitting if schema.id is None]
         if not (for_it or for_all):
             has = "has no schema id" if schema_id is None else f"may have schema id {schema_id}"
             return _undecodable(content, None, f"It {has}, and no [[schema]] for its topic is for that.")
@@ -113,8 +113,8 @@ class Reader:
             else:
                 return Payload(content, data, "Avro" if schema.is_avro else "Protobuf", schema.file, its_id, remark)
         form = "Avro" if schema.is_avro else "Protobuf"
-        named = f"{visible(schema.file)}{f', message {visible(schema.message)}' if schema.message else ''}"
-        return _undecodable(content, schema.file, f"It does not decode as {form} ({named}): {reason}.")
+        words = f"{visible(schema.file)}{f', message {visible(schema.message)}' if schema.message else ''}"
+        return _undecodable(content, schema.file, f"It does not decode as {form} ({words}): {reason}.")
 
 
 def _undecodable(content: bytes, schema: str | None, why: str) -> Payload:
@@ -134,10 +134,10 @@ def as_json(data: Any, indent: int | None = None) -> str:
 def _written(data: Any, indent: int | None, depth: int) -> str:
     if isinstance(data, Mapping):
         colon = ":" if indent is None else ": "
-        entries = [f"{_text(str(name))}{colon}{_written(one, indent, depth + 1)}" for name, one in data.items()]
+        entries = [f"{_text(str(name))}{colon}{_written(member, indent, depth + 1)}" for name, member in data.items()]
         return _bracketed("{}", entries, indent, depth)
     if isinstance(data, list | tuple):
-        return _bracketed("[]", [_written(one, indent, depth + 1) for one in data], indent, depth)
+        return _bracketed("[]", [_written(member, indent, depth + 1) for member in data], indent, depth)
     if isinstance(data, Number):
         return str(data)
     return _text(data)
@@ -181,7 +181,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _shallow(data: Any) -> Any:
     level = [data]
     for _ in range(MOST_NESTED):
-        level = [one for many in level for one in _members(many)]
+        level = [member for many in level for member in _members(many)]
         if not level:
             return data
     raise _Undecodable(f"it is nested more than {MOST_NESTED} levels deep")
@@ -243,7 +243,7 @@ def _avro(name: str) -> Decoder:
 def _plain(data: Any) -> Any:
     """Return values of Avro's types as data; bytes become base64, as Protobuf's own JSON has them."""
     if isinstance(data, dict):
-        return {name: _plain(one) for name, one in data.items()}
+        return {name: _plain(member) for name, member in data.items()}
     if isinstance(data, list):
         return list(map(_plain, data))
     if isinstance(data, bytes):
@@ -283,13 +283,13 @@ def _protobuf(name: str, message: str) -> Decoder:
         raise UsageError(
             f"The schema file {visible(name)} has no message {visible(message)}.{hint(message, known.values())}"
         )
-    place = next(place for place, named in known.items() if named == message)
+    path = next(path for path, full_name in known.items() if full_name == message)
     kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(message))
 
     def decoded(content: bytes, framed: bool) -> tuple[Any, str]:
         if framed:
             indexes, content = _indexes(content)
-            meant = known.get((place[0], *indexes))
+            meant = known.get((path[0], *indexes))
             if meant != message:
                 raise _Undecodable(f"its header names {f'message {meant}' if meant else 'another message'}")
         record = kind()
@@ -311,12 +311,12 @@ def _messages(files: FileDescriptorSet) -> Iterator[tuple[tuple[int, ...], str]]
     """Yield each message's place (the file, then the indexes of Confluent's wire format) and its full name."""
     for number, file in enumerate(files.file):
         waiting: list[tuple[tuple[int, ...], str, DescriptorProto]]
-        waiting = [((number, place), file.package, one) for place, one in enumerate(file.message_type)]
+        waiting = [((number, index), file.package, descriptor) for index, descriptor in enumerate(file.message_type)]
         while waiting:
-            place, scope, one = waiting.pop()
-            full = f"{scope}.{one.name}".removeprefix(".")
-            yield place, full
-            waiting += [((*place, nested), full, inner) for nested, inner in enumerate(one.nested_type)]
+            path, scope, descriptor = waiting.pop()
+            full = f"{scope}.{descriptor.name}".removeprefix(".")
+            yield path, full
+            waiting += [((*path, nested), full, inner) for nested, inner in enumerate(descriptor.nested_type)]
 
 
 def _indexes(content: bytes) -> tuple[tuple[int, ...], bytes]:
@@ -327,14 +327,14 @@ def _indexes(content: bytes) -> tuple[tuple[int, ...], bytes]:
     stream = io.BytesIO(content)
 
     def number() -> int:
-        found = 0
+        varint = 0
         for shift in range(0, 35, 7):
             byte = stream.read(1)
             if not byte:
                 raise _Undecodable("it ends within the indexes of its message")
-            found |= (byte[0] & 0x7F) << shift
+            varint |= (byte[0] & 0x7F) << shift
             if byte[0] < 0x80:
-                return (found >> 1) ^ -(found & 1)
+                return (varint >> 1) ^ -(varint & 1)
         raise _Undecodable("the indexes of its message cannot be read")
 
     count = number()

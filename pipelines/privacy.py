@@ -142,19 +142,19 @@ class Masks:
 
         Raises UsageError: a schema file cannot be used.
         """
-        found = []
+        hidden_texts = []
         for part in ("key", "value"):
             masked = self.payload(record, part).masked
             if masked is not None:
                 payload = self.reader.read(record[part], _topics(record), part)
                 texts = _texts(payload.data if payload.form is not None else payload.content)
-                found += [text for text in texts if text not in masked]
+                hidden_texts += [text for text in texts if text not in masked]
         rules = self._rules(record)
         for header in record.get("user_headers") or ():
             seen = self._header(header, rules)
             if header and seen and seen.get("value") != header.get("value"):
-                found += _texts(header["value"])
-        return found
+                hidden_texts += _texts(header["value"])
+        return hidden_texts
 
     def parts(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return key, value and headers of a record, as far as it has them, masked as ``record`` does it."""
@@ -242,15 +242,18 @@ class Masks:
         step, rest = steps[0], steps[1:]
         if isinstance(data, list):
             if isinstance(step, str):
-                return [self._at(one, steps, rule) for one in data]
-            return [self._at(one, rest, rule) if step in (None, at) else one for at, one in enumerate(data)]
+                return [self._at(member, steps, rule) for member in data]
+            return [self._at(member, rest, rule) if step in (None, at) else member for at, member in enumerate(data)]
         if isinstance(step, str):
             if not isinstance(data, dict):
                 return data
             wanted = _plain(step)
-            return {name: self._at(one, rest, rule) if _plain(name) == wanted else one for name, one in data.items()}
+            return {
+                name: self._at(member, rest, rule) if _plain(name) == wanted else member
+                for name, member in data.items()
+            }
         if step is None and isinstance(data, dict):
-            data = {name: self._at(one, rest, rule) for name, one in data.items()}
+            data = {name: self._at(member, rest, rule) for name, member in data.items()}
             return self._at(data, rest, rule) if rest else data
         return self._at(data, rest, rule) if step in (None, 0) else data
 
@@ -285,15 +288,15 @@ class Masks:
 
     def sources(self, headers: Sequence[Mapping[str, Any] | None]) -> list[str | None]:
         """Return the source topics that headers of profiles name; None for one that is not told by its name."""
-        found: list[str | None] = []
-        for one in headers:
-            fields = {(header.field, header.encoding) for header in self._headers_named((one or {}).get("key") or "")}
+        topics: list[str | None] = []
+        for pair in headers:
+            fields = {(header.field, header.encoding) for header in self._headers_named((pair or {}).get("key") or "")}
             if ("original_topic", "text") in fields:
-                value = (one or {}).get("value")
-                found.append(None if value is None else _scalar(value))
+                value = (pair or {}).get("value")
+                topics.append(None if value is None else _scalar(value))
             elif {field for field, _ in fields} & {"original_topic", "original_topic_id"}:
-                found.append(None)
-        return found
+                topics.append(None)
+        return topics
 
     def _headers_named(self, name: str) -> list[Header]:
         """Return the headers of all profiles that have a name."""
@@ -341,19 +344,19 @@ def _is_certain(record: Mapping[str, Any]) -> bool:
     """Tell whether all source topics of a record are known by name."""
     if "original_topic" not in record or "earlier_hops" not in record:
         return False
-    named = [record["original_topic"], *((hop or {}).get("topic") for hop in record["earlier_hops"] or ())]
+    topics = [record["original_topic"], *((hop or {}).get("topic") for hop in record["earlier_hops"] or ())]
     doubts = [*(record.get("violations") or ()), *(record.get("undecodable_headers") or ())]
     return (
         record.get("original_topic_id") is None
-        and all(topic is not None and _TOPIC_NAME.search(topic) for topic in named)
+        and all(topic is not None and _TOPIC_NAME.search(topic) for topic in topics)
         and not any(doubt.partition(".")[0] == "original_topic" for doubt in doubts)
     )
 
 
 def _is_written_by(profile: str, record: Mapping[str, Any]) -> bool:
     """Tell whether a profile's headers may have filled a record's columns."""
-    its = record.get("header_profile")
-    return its is None or its == profile or (its in SHARE_GROUP and profile in SHARE_GROUP)
+    own = record.get("header_profile")
+    return own is None or own == profile or (own in SHARE_GROUP and profile in SHARE_GROUP)
 
 
 def _columns(name: str, is_own: bool) -> list[str]:
@@ -402,7 +405,7 @@ def _scalar(value: Any) -> str | None:
 def _texts(data: Any) -> list[str]:
     """Return the texts of the scalars in data that tell something: not null, true, false or empty."""
     if isinstance(data, Mapping | list | tuple):
-        return [text for one in (data.values() if isinstance(data, Mapping) else data) for text in _texts(one)]
+        return [text for member in (data.values() if isinstance(data, Mapping) else data) for text in _texts(member)]
     text = None if data is None or isinstance(data, bool) else _scalar(data)
     return [str(text)] if text else []
 

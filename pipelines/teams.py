@@ -59,7 +59,7 @@ class Teams:
     @property
     def names(self) -> tuple[str, ...]:
         """What ``--team`` takes: the names of the teams, and of none; nothing if there are no teams."""
-        return (*(one.name for one in self.known), NO_TEAM) if self.known else ()
+        return (*(team.name for team in self.known), NO_TEAM) if self.known else ()
 
     def check(self, wanted: str | None) -> None:
         """Check the name that a person gave for a team.
@@ -71,7 +71,7 @@ class Teams:
         shown = elided(wanted, WIDEST)
         if not self.known:
             raise UsageError(f"--team '{shown}' names no team, as the settings have no [[team]].")
-        there = first_names([f"'{visible(one)}'" for one in self.names])
+        there = first_names([f"'{visible(name)}'" for name in self.names])
         raise UsageError(f"--team '{shown}' names no team; there are {there}.{hint(wanted, self.names)}")
 
     def of(
@@ -86,37 +86,37 @@ class Teams:
         """
         if not self.known:
             return ()
-        named = [("topics", name) for name in topics if name is not None]
+        pairs = [("topics", name) for name in topics if name is not None]
         for owner in owners:
             if owner is not None:
-                named += [("groups", owner), ("applications", owner.removeprefix(OF_APPLICATION))]
-        named += [("applications", name) for name in applications if name is not None]
-        found = {place for kind, name in named for place in self._fitting(kind, name)}
-        return tuple(self.known[place].name for place in sorted(found)) or (NO_TEAM,)
+                pairs += [("groups", owner), ("applications", owner.removeprefix(OF_APPLICATION))]
+        pairs += [("applications", name) for name in applications if name is not None]
+        indexes = {index for kind, name in pairs for index in self._fitting(kind, name)}
+        return tuple(self.known[index].name for index in sorted(indexes)) or (NO_TEAM,)
 
     def of_row(self, row: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the teams of a row of a table or of an answer, by the names of its columns."""
         if not self.known:
             return ()
-        named = [*_names(row)]
-        return self.of(*([name for its, name in named if its == kind] for kind in _KINDS))
+        pairs = [*_names(row)]
+        return self.of(*([name for of_kind, name in pairs if of_kind == kind] for kind in _KINDS))
 
     def limits(self, names: Iterable[str]) -> Limits:
         """Return what teams together allow at most of replays."""
-        limits = [one.replay for one in self.known if one.name in names]
-        replays = [one.max_replays for one in limits if one.max_replays is not None]
-        return Limits(min(replays, default=None), tuple(pattern for one in limits for pattern in one.never_to))
+        limits = [team.replay for team in self.known if team.name in names]
+        replays = [limit.max_replays for limit in limits if limit.max_replays is not None]
+        return Limits(min(replays, default=None), tuple(pattern for limit in limits for pattern in limit.never_to))
 
     def most_records(self) -> dict[str, int]:
         """Return how many records teams allow in one plan, by name; teams that do not say it are left out."""
-        limits = {one.name: one.replay.most_records for one in self.known}
+        limits = {team.name: team.replay.most_records for team in self.known}
         return {name: most for name, most in limits.items() if most is not None}
 
     def _that_fit(self, kind: str, name: str) -> tuple[int, ...]:
         return tuple(
-            place
-            for place, one in enumerate(self.known)
-            if any(globs.matches(pattern, name) for pattern in getattr(one, kind))
+            index
+            for index, team in enumerate(self.known)
+            if any(globs.matches(pattern, name) for pattern in getattr(team, kind))
         )
 
 
@@ -148,10 +148,10 @@ def _names(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for column, value in row.items():
         values = value if isinstance(value, list) else [value]
         if column in _NESTED:
-            for one in values:
-                yield from _names(one) if isinstance(one, Mapping) else ()
+            for member in values:
+                yield from _names(member) if isinstance(member, Mapping) else ()
         if kind := _kind_of(column):
-            yield from ((kind, one) for one in values if isinstance(one, str))
+            yield from ((kind, text) for text in values if isinstance(text, str))
 
 
 @cache

@@ -162,7 +162,7 @@ def changes(known: Known, now_seen: Snapshot, least: str, now: datetime) -> tupl
             if key not in told_incidents and not seen.is_open and _is_recent(seen, now)
         }
         if past is not None:
-            silent = {ids.standing(key, now_seen.merged) for key in past}
+            silent = {ids.survivor(key, now_seen.merged) for key in past}
             news += [_passed(seen.news) for key, seen in ended.items() if key not in silent and not seen.is_muted]
         ending = [key for key in told_incidents if key in here and not here[key].is_open and _is_recent(here[key], now)]
         news += _news(told_incidents, here, now)
@@ -224,7 +224,7 @@ def _merged(notes: dict[str, dict[str, Any]], into: Mapping[str, str]) -> dict[s
     """Return what was told by the ids that stand: an incident that took in one that was told, was told with it."""
     kept: dict[str, dict[str, Any]] = {}
     for key, note in notes.items():
-        end = ids.standing(key, into)
+        end = ids.survivor(key, into)
         note = {**note, "news": {**note["news"], "key": end}}
         if other := kept.get(end):
             sizes = {name: max(note.get(name, 0), other.get(name, 0)) for name in SIZES}
@@ -252,7 +252,7 @@ def _of_incident(warehouse: Warehouse, incident: Incident, now: datetime) -> See
         "regressed" if incident.state.name == REGRESSED else "opened",
         row["incident_id"],
         row["severity"],
-        f"{row['incident_id']} {incident.place}: {in_words(row['verdict'])}",
+        f"{row['incident_id']} {incident.owner_on_topic}: {in_words(row['verdict'])}",
         text,
         row["fingerprint"],
         iso(now),

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 from pipelines.alerts.news import OVER, TURNED, Known, News
 from pipelines.columns import globs
 from pipelines.errors import EnvironmentLacking
-from pipelines.incidents.ids import standing
+from pipelines.incidents.ids import survivor
 from pipelines.incidents.severity import LEVELS
 from pipelines.settings.alerts import Route
 from pipelines.stores.base import Store
@@ -217,7 +217,7 @@ class Outbox:
                 change.key for alert in self.pending if alert.route == name for change in alert.news if change.is_over
             }
             for key in [key for key in by_key if key in into and key not in ending]:
-                last, end = by_key.pop(key), standing(key, into)
+                last, end = by_key.pop(key), survivor(key, into)
                 if end not in by_key or by_key[end].is_over:
                     by_key[end] = last
         for alert in [*self.pending]:
@@ -225,7 +225,7 @@ class Outbox:
 
     def _reopen(self, into: Mapping[str, str], now: datetime) -> None:
         """Take back the end that waits of an incident that took in one that goes on; tell it again if it was tried."""
-        goes_on = {standing(key, into): note for key, note in self.known.get("incidents", {}).items() if key in into}
+        goes_on = {survivor(key, into): note for key, note in self.known.get("incidents", {}).items() if key in into}
         for alert in [alert for alert in self.pending if len(alert.news) == 1 and alert.news[0].is_over]:
             key = alert.news[0].key
             if key not in goes_on:
@@ -244,7 +244,7 @@ class Outbox:
         if all(change.is_over or change.key not in into for change in alert.news):
             return
         alert.news = [
-            change if change.is_over else replace(change, key=standing(change.key, into)) for change in alert.news
+            change if change.is_over else replace(change, key=survivor(change.key, into)) for change in alert.news
         ]
         key = alert.news[0].key
         others = [

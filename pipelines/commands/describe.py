@@ -94,14 +94,14 @@ def answer(
         if diff is not None:
             return _difference(warehouse, group, diff, form)
         if revision is not None:
-            found = _revision(warehouse, group, revision)
+            selected = _revision(warehouse, group, revision)
         elif epoch is not None:
-            found = _under_epoch(warehouse, group, epoch)
+            selected = _under_epoch(warehouse, group, epoch)
         elif moment is not None:
-            found = _accepted_at(warehouse, group, moment)
+            selected = _accepted_at(warehouse, group, moment)
         else:
-            found = _latest(warehouse, group)
-        return Answer(_printed(group, found, form), found.remarks)
+            selected = _latest(warehouse, group)
+        return Answer(_printed(group, selected, form), selected.remarks)
     except _NothingToShow as nothing:
         return _refusal(group, nothing, form)
 
@@ -190,15 +190,15 @@ def _ended_at(warehouse: Warehouse, group: str, moment: datetime) -> datetime | 
     ):
         columns = [time, "error_code", *PLACE, *more]
         for row in rows(warehouse, table, {"cluster": warehouse.cluster, "group_id": group}, columns):
-            place = (row[time], row["connection"], row["correlation_id"], kind)
+            exchange = (row[time], row["connection"], row["correlation_id"], kind)
             if row[time] > moment:
                 continue
             if row["error_code"] in {"deletion": (0, NOT_FOUND), "describe": (NOT_FOUND,), "push": ()}[kind]:
-                ends.append(place)
+                ends.append(exchange)
             elif row["error_code"] == 0 and (
                 kind == "push" or (row["status"] == AVAILABLE and row["topology_hash"] is not None)
             ):
-                shown.append(place)
+                shown.append(exchange)
     last = max(shown, default=None)
     return min((end[0] for end in ends if last is None or end > last), default=None)
 

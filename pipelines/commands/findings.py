@@ -125,14 +125,14 @@ def findings_of(
     """
     now = now or moments.now()
     stored = _stored(warehouse)
-    found = [
+    findings = [
         *_not_read_on(opened),
         *(_to_the_second(warehouse, stored) if to_the_second else stored),
         *map(_of_mistake, mistakes_of(warehouse, now)),
         *_held(warehouse),
         *(_silent(feed, silence) for feed, silence in feeds if silence is not None),
     ]
-    return _told(warehouse, found, now)
+    return _completed(warehouse, findings, now)
 
 
 def of_team(
@@ -144,27 +144,33 @@ def of_team(
     """
     if team is None:
         return [*findings]
-    own = [one for one in findings if is_of(team, one["teams"]) and one["kind"] != NOT_READ_ON]
-    return _in_order([*own, *_told(warehouse, _not_read_on(opened), now)])
+    own = [finding for finding in findings if is_of(team, finding["teams"]) and finding["kind"] != NOT_READ_ON]
+    return _in_order([*own, *_completed(warehouse, _not_read_on(opened), now)])
 
 
-def _told(warehouse: Warehouse, found: Iterable[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:
+def _completed(warehouse: Warehouse, findings: Iterable[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:
     """Complete findings, and return those that began before ``now``, the most severe first."""
-    teams, told = Teams.of_settings(warehouse.settings), [*found]
-    writers = _writers(warehouse, told) if teams.known else {}
-    for one in told:
-        one["subject"] = one.get("subject") or _subject(warehouse, one)
-        one["remedy"] = _remedy(one, now)
-        one["is_as_known_now"] = one["since"] is None or one["last_at"] is None or one["last_at"] > now
+    teams, completed = Teams.of_settings(warehouse.settings), [*findings]
+    writers = _writers(warehouse, completed) if teams.known else {}
+    for finding in completed:
+        finding["subject"] = finding.get("subject") or _subject(warehouse, finding)
+        finding["remedy"] = _remedy(finding, now)
+        finding["is_as_known_now"] = finding["since"] is None or finding["last_at"] is None or finding["last_at"] > now
         if teams.known:
-            clients = writers.get((one["kind"], one["topic"]), ())
-            one["teams"] = list(one.get("teams") or teams_of(teams, one, clients))
-    return _in_order(one for one in told if one["since"] is None or one["since"] <= now)
+            clients = writers.get((finding["kind"], finding["topic"]), ())
+            finding["teams"] = list(finding.get("teams") or teams_of(teams, finding, clients))
+    return _in_order(finding for finding in completed if finding["since"] is None or finding["since"] <= now)
 
 
-def _in_order(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _in_order(findings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(
-        found, key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["topic"] or "", one["name"] or "")
+        findings,
+        key=lambda finding: (
+            LEVELS.index(finding["severity"]),
+            finding["kind"],
+            finding["topic"] or "",
+            finding["name"] or "",
+        ),
     )
 
 
@@ -181,9 +187,9 @@ def teams_of(teams: Teams, finding: Finding, clients: Iterable[str | None] = ())
     return teams.of([finding["topic"]], [name], clients)
 
 
-def _writers(warehouse: Warehouse, found: Iterable[Finding]) -> dict[tuple[str, str | None], list[str | None]]:
+def _writers(warehouse: Warehouse, findings: Iterable[Finding]) -> dict[tuple[str, str | None], list[str | None]]:
     """Return the client ids of the producers of messages that findings count, by kind and topic."""
-    kinds = {one["kind"] for one in found} & OF_MESSAGES.keys()
+    kinds = {finding["kind"] for finding in findings} & OF_MESSAGES.keys()
     writers: dict[tuple[str, str | None], list[str | None]] = {}
     for kind in kinds:
         text = f"SELECT topic, client_id FROM rows WHERE outcome = '{OF_MESSAGES[kind]}' GROUP BY topic, client_id"
@@ -194,7 +200,7 @@ def _writers(warehouse: Warehouse, found: Iterable[Finding]) -> dict[tuple[str, 
 
 def urgent(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings that cannot wait: what every place counts as urgent."""
-    return [one for one in findings if one["severity"] in URGENT]
+    return [finding for finding in findings if finding["severity"] in URGENT]
 
 
 def is_mistake(finding: Finding) -> bool:
@@ -213,8 +219,10 @@ def mistakes_of(warehouse: Warehouse, now: datetime, team: str | None = None) ->
     known = [row for row in rows if row["since"] is None or row["since"] <= now]
     teams = Teams.of_settings(warehouse.settings)
     known = [row for row in known if is_of(team, teams_of(teams, _of_mistake(row)))]
-    found = [{name: value for name, value in row.items() if name != "cluster"} for row in known]
-    return sorted(found, key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["group_id"]))
+    mistakes = [{name: value for name, value in row.items() if name != "cluster"} for row in known]
+    return sorted(
+        mistakes, key=lambda mistake: (LEVELS.index(mistake["severity"]), mistake["kind"], mistake["group_id"])
+    )
 
 
 def logged_topics(warehouse: Warehouse) -> set[str]:
@@ -227,7 +235,7 @@ def logged_topics(warehouse: Warehouse) -> set[str]:
 
 def amount_of(findings: Sequence[Finding], kind: str) -> int:
     """Return what the findings of a kind count together."""
-    return sum(one["amount"] for one in findings if one["kind"] == kind)
+    return sum(finding["amount"] for finding in findings if finding["kind"] == kind)
 
 
 def told_of(finding: Finding) -> str:
@@ -237,14 +245,14 @@ def told_of(finding: Finding) -> str:
     return f"{visible(finding.get('subject') or UNKNOWN)}: {what}"
 
 
-def _remedy(one: Finding, now: datetime) -> str:
+def _remedy(finding: Finding, now: datetime) -> str:
     """Return the command that tells more; a question about the last day is asked of the day when it happened last.
 
     Inferred dispositions are counted over all incidents of a topic and group, which no question about a day is.
     """
-    if one["kind"] == INFERRED and one["topic"] and one["name"]:
-        return f"afterlog incidents --topic {shlex.quote(one['topic'])} --group {shlex.quote(one['name'])}"
-    remedy, last_at = str(one["remedy"]), one["last_at"]
+    if finding["kind"] == INFERRED and finding["topic"] and finding["name"]:
+        return f"afterlog incidents --topic {shlex.quote(finding['topic'])} --group {shlex.quote(finding['name'])}"
+    remedy, last_at = str(finding["remedy"]), finding["last_at"]
     name = remedy.removeprefix(_ASK)
     if name == remedy or last_at is None or now - last_at < _COVERED:
         return remedy
@@ -257,17 +265,17 @@ def _takes_now(name: str) -> bool:
     return ":now" in (QUESTIONS / f"{name}.sql").read_text(encoding="utf-8")
 
 
-def _subject(warehouse: Warehouse, one: Finding) -> str:
-    names = [name for name in (one["topic"], one["name"]) if name]
-    if one["kind"] == HELD:
-        return str(one["topic"] or one["name"]).removeprefix(_OF_FILE)
-    if names or one["kind"] not in NAMELESS:
+def _subject(warehouse: Warehouse, finding: Finding) -> str:
+    names = [name for name in (finding["topic"], finding["name"]) if name]
+    if finding["kind"] == HELD:
+        return str(finding["topic"] or finding["name"]).removeprefix(_OF_FILE)
+    if names or finding["kind"] not in NAMELESS:
         return " ".join(names) or UNKNOWN
-    table, column, where = NAMELESS[one["kind"]]
+    table, column, where = NAMELESS[finding["kind"]]
     rows = _rows(warehouse, table, f'SELECT DISTINCT "{column}" AS name FROM rows WHERE {where}')
-    found = sorted({row["name"] for row in rows if row["name"] is not None})
-    named = first_names(found, MOST_SUBJECTS)
-    return f"{named} (no topic)" if named and one["kind"] == "QUARANTINED" else named or UNKNOWN
+    subjects = sorted({row["name"] for row in rows if row["name"] is not None})
+    shown = first_names(subjects, MOST_SUBJECTS)
+    return f"{shown} (no topic)" if shown and finding["kind"] == "QUARANTINED" else shown or UNKNOWN
 
 
 def _rows(warehouse: Warehouse, table: str, text: str) -> list[dict[str, Any]]:
@@ -282,16 +290,16 @@ def _stored(warehouse: Warehouse) -> list[dict[str, Any]]:
     if not warehouse.exists(FINDINGS):
         return []
     rows = jvmless.rows(warehouse, FINDINGS, {"cluster": warehouse.cluster})
-    found = [{name: value for name, value in row.items() if name != "cluster"} for row in rows]
-    for one in found:
-        if one["kind"] in OF_COUNTS:
-            one["evidence"] = _LARGE.sub(lambda number: f"{int(number[0]):,}", one["evidence"])
-    missing = [one for one in found if one["kind"] == "MISSING_DLQ_OFFSETS" and one["topic"]]
-    unread = _unread(warehouse, {one["topic"] for one in missing})
-    for one in missing:
-        if said := unread.get(one["topic"]):
-            one["evidence"] += f"; {said}, and these offsets may be theirs, as they cannot be read"
-    return found
+    findings = [{name: value for name, value in row.items() if name != "cluster"} for row in rows]
+    for finding in findings:
+        if finding["kind"] in OF_COUNTS:
+            finding["evidence"] = _LARGE.sub(lambda number: f"{int(number[0]):,}", finding["evidence"])
+    missing = [finding for finding in findings if finding["kind"] == "MISSING_DLQ_OFFSETS" and finding["topic"]]
+    unread = _unread(warehouse, {finding["topic"] for finding in missing})
+    for finding in missing:
+        if said := unread.get(finding["topic"]):
+            finding["evidence"] += f"; {said}, and these offsets may be theirs, as they cannot be read"
+    return findings
 
 
 def _unread(warehouse: Warehouse, topics: Collection[str]) -> dict[str, str]:
@@ -305,26 +313,28 @@ def _unread(warehouse: Warehouse, topics: Collection[str]) -> dict[str, str]:
 def _to_the_second(warehouse: Warehouse, stored: Iterable[Finding]) -> list[dict[str, Any]]:
     """Return findings with the times of what they count instead of the hours of these."""
     times: dict[str, dict[str | None, Finding]] = {}
-    found = []
-    for one in stored:
-        table, topic, at, condition = HAPPENED.get(one["kind"], (None, None, None, None))
-        if table is not None and one["kind"] not in times:
+    timed = []
+    for finding in stored:
+        table, topic, at, condition = HAPPENED.get(finding["kind"], (None, None, None, None))
+        if table is not None and finding["kind"] not in times:
             text = f"SELECT {topic} AS topic, min({at}) AS since, max({at}) AS last_at FROM rows WHERE {condition} "
             rows = _rows(warehouse, table, f"{text} GROUP BY {topic}")
-            times[one["kind"]] = {row.pop("topic"): row for row in rows}
-        found.append({**one, **times.get(one["kind"], {}).get(one["topic"], {})})
-    return found
+            times[finding["kind"]] = {row.pop("topic"): row for row in rows}
+        timed.append({**finding, **times.get(finding["kind"], {}).get(finding["topic"], {})})
+    return timed
 
 
 def _not_read_on(opened: Iterable[Opened]) -> list[dict[str, Any]]:
     """Return the finding that topics of quiet incidents were not read on, so that nobody knows whether it is over."""
     quiet = {
-        one.row["incident_id"]: one for one in opened if one.state.is_quiet and one.state.is_loud and one.unread_topics
+        incident.row["incident_id"]: incident
+        for incident in opened
+        if incident.state.is_quiet and incident.state.is_loud and incident.unread_topics
     }
     if not quiet:
         return []
-    topics = sorted({topic for one in quiet.values() for topic in one.unread_topics})
-    teams = [*dict.fromkeys(team for one in quiet.values() for team in one.teams)]
+    topics = sorted({topic for incident in quiet.values() for topic in incident.unread_topics})
+    teams = [*dict.fromkeys(team for incident in quiet.values() for team in incident.teams)]
     return [
         {
             "kind": NOT_READ_ON,
@@ -332,8 +342,8 @@ def _not_read_on(opened: Iterable[Opened]) -> list[dict[str, Any]]:
             "name": None,
             "subject": topics[0] if len(topics) == 1 else counted(len(topics), "DLQ topic"),
             "severity": "medium",
-            "since": min(one.row["last_at"] for one in quiet.values()),
-            "last_at": max(one.row["last_at"] for one in quiet.values()),
+            "since": min(incident.row["last_at"] for incident in quiet.values()),
+            "last_at": max(incident.row["last_at"] for incident in quiet.values()),
             "amount": len(quiet),
             "evidence": f"nothing tells that {first_names(topics, MOST_SUBJECTS)} "
             f"{'was' if len(topics) == 1 else 'were'} read on after {counted(len(quiet), 'quiet incident')} (of landed "

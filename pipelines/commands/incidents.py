@@ -172,18 +172,18 @@ class Incident:
     def escalations(self) -> list[dict[str, Any]]:
         """When it escalated until the moment of the answer, with the records an hour before and after."""
         return [
-            {**one, "at": at}
-            for one in self.row.get("escalations") or ()
-            if (at := time_of(one["at"])) is not None and at <= self.now
+            {**escalation, "at": at}
+            for escalation in self.row.get("escalations") or ()
+            if (at := time_of(escalation["at"])) is not None and at <= self.now
         ]
 
     @property
     def escalated(self) -> list[str]:
         """Each escalation as a sentence."""
         return [
-            f"It escalated at {moment(one['at'])}: {amount(one['before_per_hour'])} -> "
-            f"{amount(one['after_per_hour'])} an hour."
-            for one in self.escalations
+            f"It escalated at {moment(escalation['at'])}: {amount(escalation['before_per_hour'])} -> "
+            f"{amount(escalation['after_per_hour'])} an hour."
+            for escalation in self.escalations
         ]
 
     @property
@@ -193,7 +193,7 @@ class Incident:
             return []
         before = self.predecessor
         lines = [f"It came back: {before} was the same error before."] if before else []
-        if resolved := [one for one in self.actions if one.action == actions.RESOLVE]:
+        if resolved := [action for action in self.actions if action.action == actions.RESOLVE]:
             who, at = visible(resolved[-1].acted_by), moment(resolved[-1].acted_at)
             lines.append(f"{who} resolved it at {at}, and records came since.")
         return lines
@@ -201,17 +201,17 @@ class Incident:
     @property
     def topics(self) -> set[str | None]:
         """Its source topic and its DLQ topics."""
-        return {self.row["original_topic"], *(one["dlq_topic"] for one in self.row["dlq_topics"] or ())}
+        return {self.row["original_topic"], *(dlq["dlq_topic"] for dlq in self.row["dlq_topics"] or ())}
 
     @property
     def unread_topics(self) -> list[str]:
         """Its DLQ topics that are not known to be read past the silence that ends it."""
         end = self.row["last_at"] + timedelta(seconds=self.row["pause_seconds"])
-        topics = (one["dlq_topic"] for one in self.row["dlq_topics"] or ())
+        topics = (dlq["dlq_topic"] for dlq in self.row["dlq_topics"] or ())
         return [topic for topic in topics if (at := self.read.get(topic)) is None or at <= end]
 
     @property
-    def place(self) -> str:
+    def owner_on_topic(self) -> str:
         """Owner and source topic, for people."""
         topic, owner = self.row["original_topic"], named(*key_of(self.row))
         on = "from" if " on " in owner else "on"  # the owner is a writer on a DLQ topic
@@ -221,9 +221,11 @@ class Incident:
         """Return the row, the state, the actions and, if ``report`` has a URL, the address of the incident's page."""
         shown = {name: value for name, value in self.row.items() if name not in UNSHOWN}
         shown[OWNER] = owner_of(self.row)
-        shown["dlq_topics"] = [one["dlq_topic"] for one in self.row["dlq_topics"] or ()]
+        shown["dlq_topics"] = [dlq["dlq_topic"] for dlq in self.row["dlq_topics"] or ()]
         shown["escalations"] = self.escalations
-        shown["timeline"] = [one | {"half_hour": time_of(one["half_hour"])} for one in self.row["timeline"] or ()]
+        shown["timeline"] = [
+            bucket | {"half_hour": time_of(bucket["half_hour"])} for bucket in self.row["timeline"] or ()
+        ]
         if self.teams:
             shown["teams"] = list(self.teams)
         return shown | {
@@ -238,13 +240,13 @@ class Incident:
             "page": report.address_of(ids.page(self.row["incident_id"])),
             "actions": [
                 {
-                    "action": one.action,
-                    "acted_at": one.acted_at,
-                    "acted_by": one.acted_by,
-                    "until": one.until,
-                    "note": one.note,
+                    "action": action.action,
+                    "acted_at": action.acted_at,
+                    "acted_by": action.acted_by,
+                    "until": action.until,
+                    "note": action.note,
                 }
-                for one in self.actions
+                for action in self.actions
             ],
         }
 
@@ -274,7 +276,7 @@ class Incidents:
         acted: dict[str, list[Action]] = defaultdict(list)
         for action in actions.actions(self.warehouse):
             if action.acted_at <= self.now or self.is_present:  # clocks go back; nobody acts in the future
-                acted[ids.standing(action.incident_id, self.merged)].append(action)
+                acted[ids.survivor(action.incident_id, self.merged)].append(action)
         self.begins = {row["incident_id"]: row["first_at"] for row in rows if row["record_count"]}
         went_on = {row["fingerprint"] for row in rows if row["last_at"] and row["last_at"] > self.now}
         errors = {} if self.knows_all else minutes_of(self.warehouse, went_on)
@@ -285,7 +287,7 @@ class Incidents:
                 for row in rows
                 if row["record_count"] and (row["first_at"] <= self.now or self.knows_all)
             ),
-            key=lambda one: one.urgency,
+            key=lambda incident: incident.urgency,
         )
 
     def _as_of_now(
@@ -295,8 +297,8 @@ class Incidents:
         if known is not None:
             row = until(row, errors.get(row["fingerprint"], ()), self.now) or row
         untimed = self._untimed.ends(row)
-        told = {**row, "predecessor_id": None} if "first_at" in untimed else row
-        state = state_of(told, self.read_until, self.now, own)
+        shown = {**row, "predecessor_id": None} if "first_at" in untimed else row
+        state = state_of(shown, self.read_until, self.now, own)
         return Incident(row, state, self.now, own, known, self.read_until, self._teams.of_row(row), untimed)
 
     def _masked(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -331,11 +333,11 @@ class Incidents:
     @cached_property
     def _firsts(self) -> dict[tuple[str, Any], datetime]:
         """The first record of each owner and of each source topic."""
-        found: dict[tuple[str, Any], datetime] = {}
-        for one in self.known:
-            for key in ((OWNER, key_of(one.row)), ("topic", one.row["original_topic"])):
-                found[key] = min(one.row["first_at"], found.get(key, one.row["first_at"]))
-        return found
+        firsts: dict[tuple[str, Any], datetime] = {}
+        for incident in self.known:
+            for key in ((OWNER, key_of(incident.row)), ("topic", incident.row["original_topic"])):
+                firsts[key] = min(incident.row["first_at"], firsts.get(key, incident.row["first_at"]))
+        return firsts
 
     @cached_property
     def is_present(self) -> bool:
@@ -354,13 +356,13 @@ class Incidents:
         That is the time of its newest record, or of the latest read of the topic to its end. The latter counts if all
         that was read has reached the incidents.
         """
-        found = {topic: min(at, self.now) for topic, at in self._read_to_their_ends().items()}
+        read = {topic: min(at, self.now) for topic, at in self._read_to_their_ends().items()}
         if self.warehouse.exists(SUMMARY):
             text = "SELECT dlq_topic, max(last_routed_at) AS last_at FROM rows GROUP BY dlq_topic"
             span = jvmless.Span("last_routed_at", self.now)
             for row in jvmless.query(self.warehouse, SUMMARY, text, {"cluster": self.warehouse.cluster}, span):
-                found[row["dlq_topic"]] = max(row["last_at"], found.get(row["dlq_topic"], row["last_at"]))
-        return found
+                read[row["dlq_topic"]] = max(row["last_at"], read.get(row["dlq_topic"], row["last_at"]))
+        return read
 
     def _read_to_their_ends(self) -> dict[str, datetime]:
         """Return until when topics were read to their ends; none of those whose records wait before the incidents."""
@@ -391,10 +393,10 @@ class Incidents:
     def learn_usual_rates(self, wanted: Sequence[Incident]) -> None:
         """Read the usual rates of several incidents at once."""
         times: dict[str, list[datetime]] = {}
-        for one in wanted:
-            begin = one.row["first_at"].replace(minute=0, second=0, microsecond=0)
+        for incident in wanted:
+            begin = incident.row["first_at"].replace(minute=0, second=0, microsecond=0)
             weeks = min((begin - self.first_hour) // WEEK, MOST_WEEKS) if self.first_hour else 0
-            times[one.row["incident_id"]] = [begin - number * WEEK for number in range(1, weeks + 1)]
+            times[incident.row["incident_id"]] = [begin - number * WEEK for number in range(1, weeks + 1)]
         needed = {hour for hours in times.values() for hour in hours}
         counts: dict[tuple[Any, ...], int] = {}
         if needed:
@@ -409,10 +411,10 @@ class Incidents:
             for row in jvmless.query(self.warehouse, SUMMARY, text, {"cluster": self.warehouse.cluster}, span):
                 at = (row["hour"], key_of(row))
                 counts[at] = counts.get(at, 0) + row["record_count"]
-        for one in wanted:
-            hours, key = times[one.row["incident_id"]], key_of(one.row)
+        for incident in wanted:
+            hours, key = times[incident.row["incident_id"]], key_of(incident.row)
             mean = float(sum(counts.get((hour, key), 0) for hour in hours) / len(hours)) if hours else None
-            self._usual[one.row["incident_id"]] = mean
+            self._usual[incident.row["incident_id"]] = mean
 
     @cached_property
     def first_hour(self) -> datetime | None:
@@ -424,14 +426,16 @@ class Incidents:
 
         Raises UsageError: there is none, or several, or it is of other teams than the one that asks.
         """
-        names = {one.row["incident_id"]: one for one in self.known}
+        names = {incident.row["incident_id"]: incident for incident in self.known}
         later = self.begins.keys() - names.keys()
-        named = ids.named(wanted, {*names, *self.merged, *later}, "an incident", "afterlog incidents")
-        end = ids.standing(named, self.merged)
+        whole_id = ids.whole_id(wanted, {*names, *self.merged, *later}, "an incident", "afterlog incidents")
+        end = ids.survivor(whole_id, self.merged)
         if end in later:
             now, begin = self.now, self.begins[end]
-            told = moment if moment(now) != moment(begin) else iso
-            raise UsageError(f"Incident {end} had not begun at {told(now)}: its first record is of {told(begin)}.")
+            written = moment if moment(now) != moment(begin) else iso
+            raise UsageError(
+                f"Incident {end} had not begun at {written(now)}: its first record is of {written(begin)}."
+            )
         if end not in names:
             raise UsageError(f"Incident {end} has no records any more.")
         refuse_others(team, names[end].teams, f"Incident {end}")
@@ -440,13 +444,13 @@ class Incidents:
 
 def minutes_of(warehouse: Warehouse, fingerprints: Collection[str]) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of silver.dlq_errors with the minutes of errors, by fingerprint."""
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    by_fingerprint: dict[str, list[dict[str, Any]]] = defaultdict(list)
     if fingerprints and warehouse.exists(ERRORS):
         wanted = ", ".join(map(literals.text, sorted(fingerprints)))
         text = f"SELECT fingerprint, minutes FROM rows WHERE fingerprint IN ({wanted})"
         for row in jvmless.query(warehouse, ERRORS, text, {"cluster": warehouse.cluster}):
-            found[row["fingerprint"]].append(row)
-    return found
+            by_fingerprint[row["fingerprint"]].append(row)
+    return by_fingerprint
 
 
 def now_of(text: str | None) -> datetime:
@@ -471,41 +475,41 @@ def listed(
 
     Raises UsageError: a time cannot be read, or the table does not exist.
     """
-    found = Incidents(warehouse, now_of(at))
-    begin = None if since is None else moment_of(since, "--since", found.now)
+    incidents = Incidents(warehouse, now_of(at))
+    begin = None if since is None else moment_of(since, "--since", incidents.now)
     chosen = [
-        one
-        for one in found.known
-        if (not only_open or one.state.is_open)
-        and (begin is None or one.row["last_at"] >= begin)
-        and group in (None, owner_of(one.row))
-        and is_of(team, one.teams)
-        and (topic is None or topic in one.topics)
+        incident
+        for incident in incidents.known
+        if (not only_open or incident.state.is_open)
+        and (begin is None or incident.row["last_at"] >= begin)
+        and group in (None, owner_of(incident.row))
+        and is_of(team, incident.teams)
+        and (topic is None or topic in incident.topics)
     ]
     if form == "json":
-        return Answer("\n".join(_json(one.as_json(warehouse.settings.report)) for one in chosen))
+        return Answer("\n".join(_json(incident.as_json(warehouse.settings.report)) for incident in chosen))
     if not chosen:
-        near = _meant(found.known, group, topic)
-        return Answer("", (f"No incident matches; {counted(len(found.known), 'incident')} in all.{near}",))
-    muted = sum(one.state.muted_until is not None for one in chosen) if only_open else 0
+        near = _meant(incidents.known, group, topic)
+        return Answer("", (f"No incident matches; {counted(len(incidents.known), 'incident')} in all.{near}",))
+    muted = sum(incident.state.muted_until is not None for incident in chosen) if only_open else 0
     said = (f"{counted(len(chosen) - muted, 'incident')} open, {muted:,} muted.",) if muted else ()
-    return Answer("\n".join(_lines(chosen, found.now)), (*said, *as_known_now(chosen, found.now)))
+    return Answer("\n".join(_lines(chosen, incidents.now)), (*said, *as_known_now(chosen, incidents.now)))
 
 
 def _meant(known: Sequence[Incident], group: str | None, topic: str | None) -> str:
     """Return the names of owners and topics near those that no incident has, as the end of a message."""
-    owners = {owner for one in known if (owner := owner_of(one.row)) is not None}
-    topics = {name for one in known for name in one.topics if name is not None}
+    owners = {owner for incident in known if (owner := owner_of(incident.row)) is not None}
+    topics = {name for incident in known for name in incident.topics if name is not None}
     wanted = ((group, owners), (topic, topics))
     return "".join(hint(name, sorted(there)) for name, there in wanted if name is not None and name not in there)
 
 
 def as_known_now(shown: Iterable[Incident], now: datetime) -> tuple[str, ...]:
     """Say of incidents that had dead letters after the moment of the answer what is not told as of that moment."""
-    went_on = [one for one in shown if one.known]
+    went_on = [incident for incident in shown if incident.known]
     if not went_on:
         return ()
-    untold = sum(not one.is_told_until_now for one in went_on)
+    untold = sum(not incident.is_told_until_now for incident in went_on)
     also = f"; so are times and counts of {untold:,}, which no table tells by minute" if untold else ""
     had = f"{counted(len(went_on), 'incident')} had dead letters after {moment(now)}"
     return (f"{had}: verdicts and severities are as known now{also}.",)
@@ -514,15 +518,15 @@ def as_known_now(shown: Iterable[Incident], now: datetime) -> tuple[str, ...]:
 def _lines(incidents: Sequence[Incident], now: datetime, most: int | None = None) -> list[str]:
     """Return two lines for each incident."""
     lines = []
-    for one in incidents[:most]:
-        row = one.row
-        muted = f", muted until {moment(one.state.muted_until)}" if one.state.muted_until else ""
-        of = f", {in_words(one.teams)}" if one.teams else ""
+    for incident in incidents[:most]:
+        row = incident.row
+        muted = f", muted until {moment(incident.state.muted_until)}" if incident.state.muted_until else ""
+        of_teams = f", {in_words(incident.teams)}" if incident.teams else ""
         lines.append(
-            f"{row['incident_id']}  {row['severity']:<8}  {one.state.name:<9}  {row['verdict']:<15}  {one.place}  "
-            f"{counted(row['record_count'], 'record')}{one.how_often}{muted}{of}"
+            f"{row['incident_id']}  {row['severity']:<8}  {incident.state.name:<9}  {row['verdict']:<15}  "
+            f"{incident.owner_on_topic}  {counted(row['record_count'], 'record')}{incident.how_often}{muted}{of_teams}"
         )
-        since = f"{one.began()}, {one.ended(_ago(row['last_at'], now))}"
+        since = f"{incident.began()}, {incident.ended(_ago(row['last_at'], now))}"
         lines.append(f"           {since}  {sparkline(row['timeline'])}".rstrip())
     if most is not None and len(incidents) > most:
         lines.append(f"           and {len(incidents) - most:,} more: `afterlog incidents --open`")
@@ -541,11 +545,11 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None, team: s
     """
     now = now_of(at)
     warehouse.open_ahead({INCIDENTS, INCIDENT_ACTIONS.table, SUMMARY, FINDINGS, MISTAKES, *newest.tables()})
-    found = Incidents(warehouse, now)
-    opened = [one for one in found.known if one.state.is_open and is_of(team, one.teams)]
+    incidents = Incidents(warehouse, now)
+    opened = [incident for incident in incidents.known if incident.state.is_open and is_of(team, incident.teams)]
     all_feeds = newest.of_feeds(warehouse, now)
-    feeds = [one for one in all_feeds if one.used]
-    silences = [(one, newest.silence(warehouse, one)) for one in feeds]
+    feeds = [feed for feed in all_feeds if feed.used]
+    silences = [(feed, newest.silence(warehouse, feed)) for feed in feeds]
     findings = findings_of(warehouse, silences, now, opened, to_the_second=True)
     findings = of_team(warehouse, team, findings, now, opened)
     sentence = front(opened, findings, feeds, now)
@@ -557,10 +561,10 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None, team: s
                     "sentence": sentence,
                     **({} if team is None else {"team": team}),
                     "now": now,
-                    "incidents": [one.as_json(warehouse.settings.report) for one in opened],
+                    "incidents": [incident.as_json(warehouse.settings.report) for incident in opened],
                     "findings": findings,
                     "misconfigurations": mistakes_of(warehouse, now, team),
-                    "feeds": [{"feed": one.feed, "newest_at": one.at, "sentence": one.in_words} for one in feeds],
+                    "feeds": [{"feed": feed.feed, "newest_at": feed.at, "sentence": feed.in_words} for feed in feeds],
                 }
             )
         )
@@ -568,14 +572,14 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None, team: s
     if team is not None:
         lines.append(f"Only what is of {in_words([team])}; how old feeds are concerns all teams.")
     if at is not None:
-        timeless = sum(one["since"] is None for one in findings)
+        timeless = sum(finding["since"] is None for finding in findings)
         but = f"; nothing tells when {timeless:,} of them began" if timeless else ""
         later = "findings and settings are as known now, but for those that began later"
         lines.append(f"As of {moment(now)}; {later}{but}.")
-    ahead = [one for one in opened if one.is_ahead]
-    quiet = [one for one in opened if one.state.is_quiet]
+    ahead = [incident for incident in opened if incident.is_ahead]
+    quiet = [incident for incident in opened if incident.state.is_quiet]
     for words, shown in (
-        ("Open incidents", [one for one in opened if not one.state.is_quiet and not one.is_ahead]),
+        ("Open incidents", [incident for incident in opened if not incident.state.is_quiet and not incident.is_ahead]),
         ("Quiet incidents, which are not known to be over", quiet),
         ("Incidents whose records are all stamped ahead of now", ahead),
     ):
@@ -583,18 +587,18 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None, team: s
             lines += ["", words, *_lines(shown, now, MOST_SHOWN)]
             touched = _touched(warehouse, shown)
             lines += [f"           topics {', '.join(touched)}"] if touched else []
-    others = [one for one in findings if not is_mistake(one)]
-    mistakes = [one for one in findings if is_mistake(one)]
+    others = [finding for finding in findings if not is_mistake(finding)]
+    mistakes = [finding for finding in findings if is_mistake(finding)]
     if others:
         below = f"; {len(mistakes):,} of them, of settings, stand below" if mistakes else ""
         head = f"Findings: {len(findings):,}, of which {len(urgent(findings)):,} are urgent{below}"
         lines += ["", head, *_of_findings(others)]
     if mistakes:
         lines += ["", "Settings that lose dead letters or make them useless", *_of_findings(mistakes)]
-        asked = asked_at(warehouse.settings) or max(one["last_at"] for one in mistakes)
+        asked = asked_at(warehouse.settings) or max(finding["last_at"] for finding in mistakes)
         lines.append(f"  as the cluster said {lasting(now - asked)} ago; `afterlog collect` asks again")
-    lines += ["", "Feeds", *(f"  {one.feed}: {one.in_words}" for one in feeds)]
-    if unused := [one.feed for one in all_feeds if not one.used]:
+    lines += ["", "Feeds", *(f"  {feed.feed}: {feed.in_words}" for feed in feeds)]
+    if unused := [feed.feed for feed in all_feeds if not feed.used]:
         lines.append(f"  nothing is known of {', '.join(unused)}: `afterlog doctor` says how to set them up")
     if opened:
         lines += ["", f"Next: afterlog incident {opened[0].row['incident_id']}"]
@@ -603,11 +607,11 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None, team: s
 
 def _of_findings(findings: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = []
-    for one in findings[:MOST_SHOWN]:
-        subject, evidence = visible(one["subject"]), visible(one["evidence"])
-        of = f" ({in_words(one['teams'])})" if "teams" in one else ""
-        lines.append(f"  {one['severity']:<8}  {one['kind']:<22}  {subject}: {evidence}{of}")
-        lines.append(f"            `{visible(one['remedy'])}`")
+    for finding in findings[:MOST_SHOWN]:
+        subject, evidence = visible(finding["subject"]), visible(finding["evidence"])
+        of_teams = f" ({in_words(finding['teams'])})" if "teams" in finding else ""
+        lines.append(f"  {finding['severity']:<8}  {finding['kind']:<22}  {subject}: {evidence}{of_teams}")
+        lines.append(f"            `{visible(finding['remedy'])}`")
     if len(findings) > MOST_SHOWN:
         lines.append(f"  and {len(findings) - MOST_SHOWN:,} more: `afterlog top --format json`")
     return lines
@@ -615,7 +619,7 @@ def _of_findings(findings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def newest_at(feeds: Iterable[Newest]) -> datetime | None:
     """Return the time of the newest dead letter; None if none is known, as with one that is stamped ahead."""
-    return next((one.at for one in feeds if one.feed == "dlq" and one.ahead is None), None)
+    return next((feed.at for feed in feeds if feed.feed == "dlq" and feed.ahead is None), None)
 
 
 def clock(at: datetime, now: datetime) -> str:
@@ -636,18 +640,20 @@ def front(
     """
     at = newest_at(feeds)
     data = "no dead letter has landed"
-    if any(one.feed == "dlq" and not one.is_readable for one in feeds):
+    if any(feed.feed == "dlq" and not feed.is_readable for feed in feeds):
         data = "the tables of dead letters cannot be read: see `afterlog doctor`"
-    elif ahead := [one.in_words for one in feeds if one.feed == "dlq" and one.ahead is not None]:
+    elif ahead := [feed.in_words for feed in feeds if feed.feed == "dlq" and feed.ahead is not None]:
         data = ahead[0]
-    elif later := [one.in_words for one in feeds if one.feed == "dlq" and one.at is None and one.landed_at is not None]:
+    elif later := [
+        feed.in_words for feed in feeds if feed.feed == "dlq" and feed.at is None and feed.landed_at is not None
+    ]:
         data = later[0]
     elif at:
         data = f"data {lasting(now - at)} old (newest dead letter {clock(at, now)})"
-    loud = [one for one in opened or () if one.state.is_loud]
+    loud = [incident for incident in opened or () if incident.state.is_loud]
     cannot_wait = urgent(findings or ())
     lost = amount_of(findings or (), "LOST_MESSAGES")
-    quiet = sum(one.state.is_quiet for one in loud)
+    quiet = sum(incident.state.is_quiet for incident in loud)
     parts = ["open incidents unknown"]
     if opened is not None:
         parts = [f"{counted(len(loud), 'incident')} open" + (f" ({quiet:,} quiet)" if quiet else "")]
@@ -665,7 +671,9 @@ def front(
 
 
 def _touched(warehouse: Warehouse, opened: Sequence[Incident]) -> list[str]:
-    return sorted({visible(one.row["original_topic"]) for one in opened if one.row["original_topic"]})[:MOST_SHOWN]
+    return sorted({visible(incident.row["original_topic"]) for incident in opened if incident.row["original_topic"]})[
+        :MOST_SHOWN
+    ]
 
 
 def one(
@@ -682,30 +690,32 @@ def one(
 
     Raises UsageError: the id names no incident, or several, or one of other teams; or a table does not exist.
     """
-    found = Incidents(warehouse, now_of(at))
-    incident = found.of(wanted, team)
+    incidents = Incidents(warehouse, now_of(at))
+    incident = incidents.of(wanted, team)
     name = incident.row["incident_id"]
     equal: dict[str, str | int] = {"cluster": warehouse.cluster, "incident_id": name}
     suspects = sorted(_rows(warehouse, SUSPECTS, equal), key=lambda row: row["rank"])
-    suspects = [one for one in suspects if one["changed_at"] is None or one["changed_at"] <= found.now]
-    blast = _blast(warehouse, incident.row, found.now)
+    suspects = [
+        suspect for suspect in suspects if suspect["changed_at"] is None or suspect["changed_at"] <= incidents.now
+    ]
+    blast = _blast(warehouse, incident.row, incidents.now)
     if form in ("mermaid", "svg"):
         if blast is None or not blast.counted:
             return Answer("", (f"No topology that was known then touches the source topic of {name}.",), exit_code=1)
         return Answer(blast.drawn(form))
     if form == "json":
-        told = incident.as_json(warehouse.settings.report) | {
-            "usual_records_an_hour": found.usual_rate(incident),
+        facts = incident.as_json(warehouse.settings.report) | {
+            "usual_records_an_hour": incidents.usual_rate(incident),
             "suspects": [{k: v for k, v in row.items() if k not in ("cluster", "incident_id")} for row in suspects],
-            "samples": _samples(found, incident.row),
+            "samples": _samples(incidents, incident.row),
             "blast_radius": blast.as_json() if blast else None,
             "replay": replays(name).as_json() if replays is not None else None,
         }
-        return Answer(_json(told))
+        return Answer(_json(facts))
     replay = replays(name).in_words if replays is not None else []
     if replay and at is not None:
         replay = ["As known now:", *replay]
-    return Answer("\n".join(_story(found, incident, suspects, blast, replay)))
+    return Answer("\n".join(_story(incidents, incident, suspects, blast, replay)))
 
 
 def _rows(warehouse: Warehouse, table: str, equal: Mapping[str, str | int]) -> list[dict[str, Any]]:
@@ -726,26 +736,26 @@ def _samples(incidents: Incidents, row: Mapping[str, Any]) -> list[dict[str, Any
         "routed_at",
         OWNER,
     ]
-    found: list[dict[str, Any]] = []
-    for place in (row["top_records"] or [])[:MOST_SAMPLES]:
+    samples: list[dict[str, Any]] = []
+    for record in (row["top_records"] or [])[:MOST_SAMPLES]:
         topic = row["original_topic"]
         equal = {
             "cluster": warehouse.cluster,
-            "original_partition": place["original_partition"],
-            "original_offset": place["original_offset"],
+            "original_partition": record["original_partition"],
+            "original_offset": record["original_offset"],
         } | ({} if topic is None else {"original_topic": topic})
         letters = [
-            one
-            for one in jvmless.rows(warehouse, RECORDS, equal, columns)
-            if (one["original_topic"], key_of(one)) == (topic, key_of(row))
-            and (one["routed_at"] is None or one["routed_at"] <= incidents.now or incidents.knows_all)
+            letter
+            for letter in jvmless.rows(warehouse, RECORDS, equal, columns)
+            if (letter["original_topic"], key_of(letter)) == (topic, key_of(row))
+            and (letter["routed_at"] is None or letter["routed_at"] <= incidents.now or incidents.knows_all)
         ]
-        letters.sort(key=lambda one: (one["routed_at"] is None, one["routed_at"], one["dlq_offset"]))
-        found += letters[:1]
-    return found
+        letters.sort(key=lambda letter: (letter["routed_at"] is None, letter["routed_at"], letter["dlq_offset"]))
+        samples += letters[:1]
+    return samples
 
 
-def evidence(found: Incidents, incident: Incident) -> list[str]:
+def evidence(incidents: Incidents, incident: Incident) -> list[str]:
     """Return the figures behind an incident's verdict and severity as known now, each a sentence."""
     incident = replace(incident, row=incident.known or incident.row)
     row = incident.row
@@ -754,7 +764,7 @@ def evidence(found: Incidents, incident: Incident) -> list[str]:
         parts.append(counted(len(row["partitions"]), "partition"))
     if row["keyed_count"]:
         parts.append(keys_of(row))
-    usual = found.usual_rate(incident)
+    usual = incidents.usual_rate(incident)
     against = f"; usually {amount(usual)} at this hour of the week" if usual is not None else ""
     often = f"; {amount(incident.rate)} an hour{against}" if incident.rate is not None else ""
     lines = [f"{', '.join(parts)}{often}."]
@@ -767,8 +777,8 @@ def evidence(found: Incidents, incident: Incident) -> list[str]:
         lines.append(f"{percent(share)} of the source records are of partition {row['partition']}.")
     if (share := row["key_share"]) is not None and (many := key_percent(row, share)):
         keys = few_keys(row)
-        of = "" if keys == "one key" else "one of "
-        lines.append(f"{many.capitalize()} of the records have {of}{keys}.")
+        one_of = "" if keys == "one key" else "one of "
+        lines.append(f"{many.capitalize()} of the records have {one_of}{keys}.")
     if (share := row["attribute_share"]) is not None:
         is_least = row["attribute_kind"] == "client"  # acknowledgements tell it
         many = f"{at_least(share).capitalize()} of the source records" if is_least else percent(share)
@@ -780,13 +790,13 @@ def evidence(found: Incidents, incident: Incident) -> list[str]:
 
 
 def _story(
-    found: Incidents,
+    incidents: Incidents,
     incident: Incident,
     suspects: Sequence[Mapping[str, Any]],
     blast: Blast | None,
     replay: Sequence[str],
 ) -> list[str]:
-    row, state, now = incident.row, incident.state, found.now
+    row, state, now = incident.row, incident.state, incidents.now
     known_now = ", as known now" if incident.known else ""
     lasted = f", for {lasting(row['last_at'] - row['first_at'])}" if not incident.untimed else ""
     lines = [
@@ -796,8 +806,8 @@ def _story(
         f"({_ago(row['last_at'], now)}){lasted}.",
         *(f"  {line}  records by time" for line in [sparkline(row["timeline"])] if line),
     ]
-    lines += [f"  {line}" for line in about_the_state(incident, found)]
-    lines += ["", f"Evidence{known_now}", *(f"  {line}" for line in evidence(found, incident))]
+    lines += [f"  {line}" for line in about_the_state(incident, incidents)]
+    lines += ["", f"Evidence{known_now}", *(f"  {line}" for line in evidence(incidents, incident))]
     lines += ["", "Error", f"  {visible(row['error_pattern'] or row['disposition'] or 'unknown')}"]
     for label, name in (("class", "exception_class"), ("cause", "exception_cause_class"), ("frame", "error_frame")):
         if row[name]:
@@ -807,33 +817,33 @@ def _story(
     if not row["top_records"]:
         lines.append("  No header names a source record.")
     least = "" if are_all_counted(row) else "at least "
-    for place in (row["top_records"] or [])[:MOST_SAMPLES]:
-        where = at_offset(row["original_topic"], place["original_partition"], place["original_offset"])
-        lines.append(f"  {visible(where)}  {least}{counted(place['record_count'], 'time')}")
-    samples = _samples(found, row)
-    lines += ["", "Suspects", *(f"  {one['rank']}. {visible(one['sentence'])}" for one in suspects[:5])]
-    if not any(one["changed_at"] for one in suspects):
-        deployed_at = jvmless.greatest(found.warehouse, DEPLOYED, "changed_at", now)
+    for record in (row["top_records"] or [])[:MOST_SAMPLES]:
+        where = at_offset(row["original_topic"], record["original_partition"], record["original_offset"])
+        lines.append(f"  {visible(where)}  {least}{counted(record['record_count'], 'time')}")
+    samples = _samples(incidents, row)
+    lines += ["", "Suspects", *(f"  {suspect['rank']}. {visible(suspect['sentence'])}" for suspect in suspects[:5])]
+    if not any(suspect["changed_at"] for suspect in suspects):
+        deployed_at = jvmless.greatest(incidents.warehouse, DEPLOYED, "changed_at", now)
         lines.append(f"  {no_change(deployed_at is not None)}")
     if blast is not None:
         lines += ["", "Blast radius", *(f"  {line}" for line in blast.as_lines())]
     if replay:
         lines += ["", "Replay", *(f"  {visible(line)}" for line in replay)]
     lines += ["", "Next"]
-    for one in samples:
-        letter = f"{one['dlq_topic']}:{one['dlq_partition']}:{one['dlq_offset']}"
+    for sample in samples:
+        letter = f"{sample['dlq_topic']}:{sample['dlq_partition']}:{sample['dlq_offset']}"
         lines.append(f"  afterlog show {quoted(letter)}")
-    for one in samples[:1] if row["original_topic"] else ():
-        source = at_offset(row["original_topic"], one["original_partition"], one["original_offset"])
+    for sample in samples[:1] if row["original_topic"] else ():
+        source = at_offset(row["original_topic"], sample["original_partition"], sample["original_offset"])
         lines.append(f"  afterlog trace {quoted(source)}")
     for suspect in suspects[:3]:
         if suspect["kind"] in ("topology", "writer_topology"):
-            equal: dict[str, str | int] = {"cluster": found.warehouse.cluster, "group_id": suspect["name"]}
-            lines.append(f"  {diff_of(suspect, _rows(found.warehouse, REVISIONS, equal))}")
+            equal: dict[str, str | int] = {"cluster": incidents.warehouse.cluster, "group_id": suspect["name"]}
+            lines.append(f"  {diff_of(suspect, _rows(incidents.warehouse, REVISIONS, equal))}")
     if row["record_count"]:
         lines.append(f"  afterlog replay plan --incident {row['incident_id']} --dry-run")
     lines.append(f"  afterlog incident {row['incident_id']} --mute-until TIME | --resolve | --note TEXT")
-    if address := found.warehouse.settings.report.address_of(ids.page(row["incident_id"])):
+    if address := incidents.warehouse.settings.report.address_of(ids.page(row["incident_id"])):
         lines += ["", f"Page  {address}"]
     return lines
 
@@ -852,7 +862,7 @@ def no_change(knows_deployments: bool) -> str:
     return f"Nothing known changed. Afterlog sees topologies, producers' settings, brokers' starts and {deployments}."
 
 
-def about_the_state(incident: Incident, found: Incidents) -> list[str]:
+def about_the_state(incident: Incident, incidents: Incidents) -> list[str]:
     """Return what is to be said of an incident's state, each a sentence."""
     row, state = incident.row, incident.state
     pause = lasting(timedelta(seconds=row["pause_seconds"]))
@@ -860,16 +870,20 @@ def about_the_state(incident: Incident, found: Incidents) -> list[str]:
     if incident.untimed:
         lines.append("Records without a time count at the moment when they were read; its suspects are of that time.")
     if incident.known:
-        until_now = f"{counted(row['record_count'], 'record')} until {moment(found.now)}"
-        told = until_now if incident.is_told_until_now else f"No table tells how many records until {moment(found.now)}"
+        until_now = f"{counted(row['record_count'], 'record')} until {moment(incidents.now)}"
+        known_until = (
+            until_now
+            if incident.is_told_until_now
+            else f"No table tells how many records until {moment(incidents.now)}"
+        )
         last = moment(incident.known["last_at"])
-        lines.append(f"{told}; as known now {incident.known['record_count']:,}, the last at {last}.")
-    elif row["last_at"] > found.now:
-        ahead = lasting(row["last_at"] - found.now)
+        lines.append(f"{known_until}; as known now {incident.known['record_count']:,}, the last at {last}.")
+    elif row["last_at"] > incidents.now:
+        ahead = lasting(row["last_at"] - incidents.now)
         lines.append(f"Its last record is stamped {ahead} ahead: check the clock of {named(*key_of(row))}.")
     if state.is_open:
         lines.append(f"It ends after {pause} without a record{', as known now' if incident.known else ''}.")
-    if found.is_first(row):
+    if incidents.is_first(row):
         lines.append(f"It is the first incident of {named(*key_of(row))}; its source topic had others before.")
     lines += incident.came_back
     if state.resolved_by:
@@ -880,9 +894,11 @@ def about_the_state(incident: Incident, found: Incidents) -> list[str]:
     if state.muted_until:
         lines.append(f"Muted until {moment(state.muted_until)}.")
     lines += [
-        f"{moment(one.acted_at)} {visible(one.acted_by)}: {visible(one.note)}" for one in incident.actions if one.note
+        f"{moment(action.acted_at)} {visible(action.acted_by)}: {visible(action.note)}"
+        for action in incident.actions
+        if action.note
     ]
-    merged = sorted(name for name, into in found.merged.items() if into == row["incident_id"])
+    merged = sorted(name for name, into in incidents.merged.items() if into == row["incident_id"])
     if merged:
         are = "is" if len(merged) == 1 else "are"
         lines.append(f"Records that came later showed that {', '.join(merged)} {are} the same incident.")
@@ -964,10 +980,10 @@ def acted(
 
 
 def _json(value: Mapping[str, Any]) -> str:
-    def plain(one: Any) -> Any:
-        if isinstance(one, datetime):
-            return iso(one)
-        raise TypeError(type(one).__name__)
+    def plain(content: Any) -> Any:
+        if isinstance(content, datetime):
+            return iso(content)
+        raise TypeError(type(content).__name__)
 
     return json.dumps(value, default=plain)
 

@@ -162,9 +162,9 @@ def is_blank(text: str) -> bool:
 
 def is_open(text: str) -> bool:
     """Tell whether a literal, a comment or a bracket has no end yet."""
-    found = list(_scanned(text))
-    brackets = [token for kind, token, _ in found if kind == "other"]
-    return any(kind == "open" for kind, _, _ in found) or brackets.count("(") > brackets.count(")")
+    tokens = list(_scanned(text))
+    brackets = [token for kind, token, _ in tokens if kind == "other"]
+    return any(kind == "open" for kind, _, _ in tokens) or brackets.count("(") > brackets.count(")")
 
 
 def is_in_text(text: str) -> bool:
@@ -306,8 +306,8 @@ def remarks(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], wr
     route is set explains why there are no alerts.
     """
     tables = sorted(statement_tables(text))
-    named = [stage for stage in map(newest.source_of, tables) if stage]
-    feeds = list(dict.fromkeys(stage.directory for stage in named))
+    stages = [stage for stage in map(newest.source_of, tables) if stage]
+    feeds = list(dict.fromkeys(stage.directory for stage in stages))
     timed = set(feeds)
     if head := _FEEDS.search(text):
         stated = [name.strip() for name in head[1].split(",")]
@@ -322,9 +322,9 @@ def remarks(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], wr
     is_untold = not written and ALERTS.table in tables and not warehouse.settings.alerts.route
     sentences += [NO_ROUTE] if is_untold else []
     read = [stage for stage in stages_of_type(Land) if stage.directory in feeds]
-    for stage, its in product(read, warehouse.of_clusters()):
-        age = newest.of_feed(its, stage, now)
-        feed = age.feed if warehouse.settings.sole_cluster else f"{age.feed} in cluster {its.cluster}"
+    for stage, of_cluster in product(read, warehouse.of_clusters()):
+        age = newest.of_feed(of_cluster, stage, now)
+        feed = age.feed if warehouse.settings.sole_cluster else f"{age.feed} in cluster {of_cluster.cluster}"
         if not age.is_readable:
             continue
         if not age.used:
@@ -340,7 +340,7 @@ def remarks(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], wr
         elif stale:
             sentences.append(f"Of the feed {feed} {age.in_words}{as_of}.")
         if stale or not written:
-            sentences += _held_of(its, stage)
+            sentences += _held_of(of_cluster, stage)
     return sentences
 
 
@@ -451,12 +451,12 @@ def _read_only(spark: SparkSession, text: str) -> Any:
     return plan
 
 
-def _register(warehouse: Warehouse, named: set[str]) -> None:
+def _register(warehouse: Warehouse, names: set[str]) -> None:
     """Register the tables that exist.
 
     Raises UsageError: a table of the pipeline does not exist; the message of ``register`` says what to do.
     """
-    tables = {table for table in named if _TABLE.fullmatch(table)}
+    tables = {table for table in names if _TABLE.fullmatch(table)}
     for contract, entries in present(warehouse, tables).values():
         _register_present(warehouse, contract, entries)
     there = {table for table in tables.difference(PRESENT) if table in TABLES or warehouse.exists(table)}
@@ -477,17 +477,17 @@ def stored(warehouse: Warehouse, what: str) -> list[str]:
 
 def present(warehouse: Warehouse, tables: Collection[str]) -> dict[str, tuple[Contract, list[list[Any]]]]:
     """Return those of the tables that no file holds, with their contracts and rows; times are text."""
-    found: dict[str, tuple[Contract, list[list[Any]]]] = {}
+    by_name: dict[str, tuple[Contract, list[list[Any]]]] = {}
     if FRESHNESS in tables:
         from pipelines.run import freshness
 
         names = [column.name for column in freshness.FRESHNESS.columns]
         entries = [[getattr(entry, name) for name in names] for entry in freshness.freshness(warehouse)]
-        found[FRESHNESS] = freshness.FRESHNESS, entries
+        by_name[FRESHNESS] = freshness.FRESHNESS, entries
     if ALERTS.table in tables:
-        told = [row for own in warehouse.of_clusters() for row in alerts(own)]
-        found[ALERTS.table] = ALERTS, [[row[column.name] for column in ALERTS.columns] for row in told]
-    return found
+        rows = [row for own in warehouse.of_clusters() for row in alerts(own)]
+        by_name[ALERTS.table] = ALERTS, [[row[column.name] for column in ALERTS.columns] for row in rows]
+    return by_name
 
 
 def _register_present(warehouse: Warehouse, contract: Contract, entries: Sequence[Sequence[Any]]) -> None:
@@ -504,12 +504,12 @@ def _register_present(warehouse: Warehouse, contract: Contract, entries: Sequenc
 def _sentence(error: PySparkException) -> str:
     """Return one line on what is wrong with a statement, without Spark's plans and its advice on settings."""
     condition = error.getCondition() or ""
-    named = error.getMessageParameters() or {}
+    parameters = error.getMessageParameters() or {}
     if condition == "TABLE_OR_VIEW_NOT_FOUND":
-        table = str(named.get("relationName", "")).replace("`", "")
+        table = str(parameters.get("relationName", "")).replace("`", "")
         return f'There is no table {visible(table)}.{near(table, TABLES)} `afterlog sql "SHOW TABLES"` lists all.'
     if condition == "UNBOUND_SQL_PARAMETER":
-        return str(no_value(str(named.get("name"))))
+        return str(no_value(str(parameters.get("name"))))
     return f"The statement cannot be answered: {visible(_plain(str(error)))}"
 
 
@@ -556,8 +556,8 @@ def write(
     except (PySparkException, Py4JJavaError) as error:  # their texts can quote a value of a row
         if isinstance(unread := readable(error), EnvironmentLacking):
             raise unread from None
-        named = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", str(error))
-        condition = named[1] if named else "an error of Spark's"
+        match = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", str(error))
+        condition = match[1] if match else "an error of Spark's"
         raise UsageError(f"The statement fails on some row with {condition}: guard it, as try_cast does.") from None
 
 
@@ -573,19 +573,19 @@ class _SparkRows:
         return [field.dataType.typeName() in NUMBERS for field in self._rows.schema.fields]
 
     def texts(self) -> Iterator[Sequence[str | None]]:
-        columns = [_text(f"_{place}", field.dataType) for place, field in enumerate(self._rows.schema.fields)]
+        columns = [_text(f"_{index}", field.dataType) for index, field in enumerate(self._rows.schema.fields)]
         return self._numbered().select(columns).toLocalIterator()
 
     def objects(self) -> Iterator[str]:
         from pyspark.sql import functions as F
 
-        named = [F.col(f"_{place}").alias(name) for place, name in enumerate(self.names)]
-        for (line,) in self._numbered().select(F.to_json(F.struct(*named), JSON_OPTIONS)).toLocalIterator():
+        columns = [F.col(f"_{index}").alias(name) for index, name in enumerate(self.names)]
+        for (line,) in self._numbered().select(F.to_json(F.struct(*columns), JSON_OPTIONS)).toLocalIterator():
             yield line
 
     def _numbered(self) -> DataFrame:
         """Name the columns by their position, as two can have the same name."""
-        return self._rows.toDF(*(f"_{place}" for place in range(len(self.names))))
+        return self._rows.toDF(*(f"_{index}" for index in range(len(self.names))))
 
 
 def _text(name: str, kind: DataType) -> Column:

@@ -13,7 +13,7 @@ from expectations.rules import counted
 from expectations.text import visible
 from pipelines.commands import unread_lines
 from pipelines.commands.describe import Answer
-from pipelines.commands.trace import Key, Place
+from pipelines.commands.trace import Coordinate, Key
 from pipelines.errors import UsageError
 from pipelines.payloads import FRAME, MAGIC, Masked, Part, Payload, as_json
 from pipelines.privacy import Masks
@@ -70,28 +70,30 @@ def answer(
     Raises UsageError: the text is no place, the table does not exist, a mask has no key, a schema file cannot be used,
     or the dead letter is of other teams than the ``team`` that asks.
     """
-    place = Place.of(wanted)
-    if place is None:
+    coordinate = Coordinate.of(wanted)
+    if coordinate is None:
         text = elided(wanted, _WIDEST)
         raise UsageError(f"'{text}' is not the place of a dead letter: write it like dlq.orders:0:5.")
     masks = Masks.of(warehouse.settings)
     for table, state in STATES.items():
-        found = _at(warehouse, table, place)
-        if found:
-            refuse_others(team, Teams.of_settings(warehouse.settings).of_row(found[0]), f"The dead letter at {place}")
-            erased_at = erased.places(warehouse).get((place.topic, place.partition, place.offset))
-            letter = Letter(place, table, state, found[0], masks, erased_at)
-            return Answer(letter.as_json() if form == "json" else letter.as_text(shown_as, full), _others(found))
-    return _nothing(warehouse, place, form)
+        known = _at(warehouse, table, coordinate)
+        if known:
+            refuse_others(
+                team, Teams.of_settings(warehouse.settings).of_row(known[0]), f"The dead letter at {coordinate}"
+            )
+            erased_at = erased.places(warehouse).get((coordinate.topic, coordinate.partition, coordinate.offset))
+            letter = Letter(coordinate, table, state, known[0], masks, erased_at)
+            return Answer(letter.as_json() if form == "json" else letter.as_text(shown_as, full), _others(known))
+    return _nothing(warehouse, coordinate, form)
 
 
-def _at(warehouse: Warehouse, table: str, place: Place) -> list[dict[str, Any]]:
+def _at(warehouse: Warehouse, table: str, coordinate: Coordinate) -> list[dict[str, Any]]:
     """Return the rows of a table at a place, the newest first; none if there is no table beside the main one."""
     key: Key = {
         "cluster": warehouse.cluster,
-        "dlq_topic": place.topic,
-        "dlq_partition": place.partition,
-        "dlq_offset": place.offset,
+        "dlq_topic": coordinate.topic,
+        "dlq_partition": coordinate.partition,
+        "dlq_offset": coordinate.offset,
     }
     return sorted(_rows(warehouse, table, key), key=lambda row: (row["_ingested_at"], row["_bronze_id"]), reverse=True)
 
@@ -102,11 +104,11 @@ def _rows(warehouse: Warehouse, table: str, key: Key, columns: list[str] | None 
     return rows(warehouse, table, key, columns)
 
 
-def _others(found: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    if len(found) == 1:
+def _others(known: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    if len(known) == 1:
         return ()
-    its_id = f", whose topic id is {visible(found[0]['dlq_topic_id'])}" if found[0]["dlq_topic_id"] else ""
-    return (f"{counted(len(found), 'row')} are known at this place: this is the newest{its_id}.",)
+    its_id = f", whose topic id is {visible(known[0]['dlq_topic_id'])}" if known[0]["dlq_topic_id"] else ""
+    return (f"{counted(len(known), 'row')} are known at this place: this is the newest{its_id}.",)
 
 
 class Letter:
@@ -114,7 +116,7 @@ class Letter:
 
     def __init__(
         self,
-        place: Place,
+        coordinate: Coordinate,
         table: str,
         state: str,
         row: Mapping[str, Any],
@@ -122,7 +124,7 @@ class Letter:
         erased_at: datetime | None = None,
     ) -> None:
         """Mask the row and read its key and value; raises UsageError: a schema file cannot be used."""
-        self.place, self.table, self.state, self.erased_at = place, table, state, erased_at
+        self.coordinate, self.table, self.state, self.erased_at = coordinate, table, state, erased_at
         self.record = masks.record(row)
         parts: tuple[Part, Part] = ("key", "value")
         self.payloads = {part: masks.payload(row, part) for part in parts}
@@ -133,7 +135,7 @@ class Letter:
         return as_json(
             {
                 "cluster": record["cluster"],
-                **self.place._asdict(),
+                **self.coordinate._asdict(),
                 "topic_id": record["dlq_topic_id"],
                 "timestamp": _time(record["dlq_timestamp"]),
                 "table": self.table,
@@ -151,7 +153,7 @@ class Letter:
 
     def as_text(self, shown_as: As, full: bool) -> str:
         """Return a heading, then a line or a block for each thing that is known."""
-        lines = [str(self.place)]
+        lines = [str(self.coordinate)]
         for name, texts in self._facts(full):
             lines += [f"  {name if not at else '':<15}  {text}".rstrip() for at, text in enumerate(texts)]
         for heading, texts in self._blocks(shown_as, full) if self.erased_at is None else ():
@@ -165,8 +167,8 @@ class Letter:
             yield "erased", [f"on {_time(self.erased_at)}: its content is gone, only the facts below are left"]
         if self.table != SILVER:
             yield self.state, list(self._why())
-        told = {"header": "its headers say so", "message": "as the broker's message says"}
-        source = told.get(record["disposition_source"])
+        words = {"header": "its headers say so", "message": "as the broker's message says"}
+        source = words.get(record["disposition_source"])
         disposition = record["disposition"]
         yield "profile", [_or_unknown(record["header_profile"])]
         yield "disposition", [_or_unknown(disposition) + (f", {source}" if disposition and source else "")]
@@ -207,23 +209,23 @@ class Letter:
 
     def _source(self) -> str:
         record = self.record
-        place = [record[f"original_{name}"] for name in Place._fields]
-        if None not in place:
-            return str(Place(*place))
-        if place[0] is None:
+        parts = [record[f"original_{name}"] for name in Coordinate._fields]
+        if None not in parts:
+            return str(Coordinate(*parts))
+        if parts[0] is None:
             return "unknown"
-        known = [f"{name} {value}" for name, value in zip(Place._fields, place, strict=True) if value is not None]
+        known = [f"{name} {value}" for name, value in zip(Coordinate._fields, parts, strict=True) if value is not None]
         return f"{visible(', '.join(known))}, the rest is unknown"
 
     def _error(self, full: bool) -> Iterator[str]:
         record = self.record
-        named = [_text(record["exception_class"]), _text(record["exception_cause_class"])]
-        if any(named):
-            yield ", caused by ".join(one for one in named if one)
+        classes = [_text(record["exception_class"]), _text(record["exception_cause_class"])]
+        if any(classes):
+            yield ", caused by ".join(name for name in classes if name)
         if record["error_message"] is not None:
             most = None if full else MOST_OF_ERROR
             yield from _cut_lines(record["error_message"], most, MOST_LINES_SHOWN if not full else None)
-        elif not any(named):
+        elif not any(classes):
             yield "unknown"
 
     def _blocks(self, shown_as: As, full: bool) -> Iterator[tuple[str, list[str]]]:
@@ -290,7 +292,7 @@ def _best(payload: Payload) -> As:
         text = (payload.content or b"").decode("utf-8")
     except UnicodeDecodeError:
         return "hex"
-    return "text" if all(one.isprintable() or one in "\t\r\n" for one in text) else "hex"
+    return "text" if all(character.isprintable() or character in "\t\r\n" for character in text) else "hex"
 
 
 def _form(payload: Payload) -> str:
@@ -346,15 +348,15 @@ def _header(header: Mapping[str, Any], full: bool) -> str:
     if isinstance(value, Masked):
         return f"{name} = {visible(value)}"
     text = _utf8(value)
-    told = f"0x{value.hex()}" if text is None else visible(text)
-    if full or len(told) <= MOST_OF_HEADER:
-        return f"{name} = {told}"
-    return f"{name} = {told[:MOST_OF_HEADER]}… This is cut: it has {counted(len(value), 'byte')}. --full shows all."
+    shown = f"0x{value.hex()}" if text is None else visible(text)
+    if full or len(shown) <= MOST_OF_HEADER:
+        return f"{name} = {shown}"
+    return f"{name} = {shown[:MOST_OF_HEADER]}… This is cut: it has {counted(len(value), 'byte')}. --full shows all."
 
 
 def _hop(hop: Mapping[str, Any]) -> str:
-    place = [hop[name] for name in Place._fields]
-    at = str(Place(*place)) if None not in place else visible(place[0] or "unknown")
+    parts = [hop[name] for name in Coordinate._fields]
+    at = str(Coordinate(*parts)) if None not in parts else visible(parts[0] or "unknown")
     group = f" by {visible(hop['consumer_group'])}" if hop["consumer_group"] is not None else ""
     return f"{at}{group} ({visible(hop['profile'])})"
 
@@ -375,7 +377,7 @@ def _payload_facts(payload: Payload) -> dict[str, Any] | None:
     """Return what JSON says of a key or value; None if there is none."""
     if payload.content is None and payload.masked is None:
         return None
-    its = {
+    facts = {
         "form": payload.form,
         "schema": payload.schema,
         "schema_id": payload.schema_id,
@@ -383,7 +385,7 @@ def _payload_facts(payload: Payload) -> dict[str, Any] | None:
         "remark": payload.remark,
     }
     size = {} if payload.content is None else {"bytes": len(payload.content)}
-    known = {name: value for name, value in its.items() if value not in (None, "")}
+    known = {name: value for name, value in facts.items() if value not in (None, "")}
     return size | _bytes_facts(payload.content if payload.masked is None else payload.masked) | known
 
 
@@ -407,44 +409,46 @@ def _time(value: Any) -> Any:
     return value.isoformat(timespec="milliseconds").replace("+00:00", "Z") if isinstance(value, datetime) else value
 
 
-def _nothing(warehouse: Warehouse, place: Place, form: str) -> Answer:
+def _nothing(warehouse: Warehouse, coordinate: Coordinate, form: str) -> Answer:
     """Return the answer for a place at which no dead letter is known, with a hint at what may be meant."""
-    letters = _letters_of(warehouse, place)
-    message = f"No dead letter is known at {place} in cluster '{visible(warehouse.cluster)}'."
+    letters = _letters_of(warehouse, coordinate)
+    message = f"No dead letter is known at {coordinate} in cluster '{visible(warehouse.cluster)}'."
     if letters:
-        named = first_names([*map(str, letters)], MOST_NAMED)
+        shown = first_names([*map(str, letters)], MOST_NAMED)
         many = "dead letter is" if len(letters) == 1 else "dead letters are"
-        message += f" It is the place of a source record, whose {many} {named}."
+        message += f" It is the place of a source record, whose {many} {shown}."
     else:
-        message += _meant(warehouse, place) + unread_lines.hint(warehouse, place.topic)
+        message += _meant(warehouse, coordinate) + unread_lines.hint(warehouse, coordinate.topic)
     if form == "json":
         places = [letter._asdict() for letter in letters]
-        return Answer(as_json({**place._asdict(), "message": message, "dead_letters": places}), (), 1)
+        return Answer(as_json({**coordinate._asdict(), "message": message, "dead_letters": places}), (), 1)
     return Answer(message, (), 1)
 
 
-def _letters_of(warehouse: Warehouse, place: Place) -> list[Place]:
+def _letters_of(warehouse: Warehouse, coordinate: Coordinate) -> list[Coordinate]:
     """Return the places of the dead letters of a source record."""
     key: Key = {"cluster": warehouse.cluster}
-    key |= {f"original_{name}": value for name, value in place._asdict().items()}
-    columns = [f"dlq_{name}" for name in Place._fields]
-    found = (tuple(row[name] for name in columns) for table in STATES for row in _rows(warehouse, table, key, columns))
-    return [Place(*one) for one in sorted({one for one in found if None not in one})]
+    key |= {f"original_{name}": value for name, value in coordinate._asdict().items()}
+    columns = [f"dlq_{name}" for name in Coordinate._fields]
+    coordinates = (
+        tuple(row[name] for name in columns) for table in STATES for row in _rows(warehouse, table, key, columns)
+    )
+    return [Coordinate(*parts) for parts in sorted({parts for parts in coordinates if None not in parts})]
 
 
-def _meant(warehouse: Warehouse, place: Place) -> str:
+def _meant(warehouse: Warehouse, coordinate: Coordinate) -> str:
     """Return a hint on the topic or the offsets that may be meant."""
     by_topic = "SELECT dlq_topic AS topic FROM rows GROUP BY dlq_topic"
     topics = [row["topic"] for row in query(warehouse, SILVER, by_topic, {"cluster": warehouse.cluster})]
-    if place.topic not in topics:
+    if coordinate.topic not in topics:
         landed = warehouse.settings.landing_of("dlq")
-        return hint(place.topic, filter(None, topics)) or (
+        return hint(coordinate.topic, filter(None, topics)) or (
             f" No dead letter of this topic is known: what lands in {landed}/ can be shown once `afterlog run` has "
             "taken it in."
         )
-    key: Key = {"cluster": warehouse.cluster, "dlq_topic": place.topic, "dlq_partition": place.partition}
+    key: Key = {"cluster": warehouse.cluster, "dlq_topic": coordinate.topic, "dlq_partition": coordinate.partition}
     ends = "SELECT min(dlq_offset) AS first, max(dlq_offset) AS last FROM rows"
     ((first, last),) = (row.values() for row in query(warehouse, SILVER, ends, key))
     if first is None:
-        return f" No dead letter of partition {place.partition} is known."
+        return f" No dead letter of partition {coordinate.partition} is known."
     return f" The dead letters of this partition have offsets {first} to {last}."

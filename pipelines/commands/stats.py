@@ -45,8 +45,8 @@ def stats(warehouse: Warehouse) -> Iterator[Stats]:
 
     Raises UsageError: there is no table yet, or only Spark opens the warehouse.
     """
-    found = [_of(warehouse, table, moments.now()) for table in stored(warehouse, "stats works")]
-    yield from sorted(found, key=lambda one: (-one.bytes - one.log_bytes, one.table))
+    costs = [_of(warehouse, table, moments.now()) for table in stored(warehouse, "stats works")]
+    yield from sorted(costs, key=lambda cost: (-cost.bytes - cost.log_bytes, cost.table))
 
 
 def _of(warehouse: Warehouse, table: str, now: datetime) -> Stats:
@@ -83,23 +83,23 @@ def _version(opened: Any) -> tuple[int, int, int | None]:
     return len(sizes), sum(sizes), None if None in rows else sum(rows)
 
 
-def show(found: Sequence[Stats]) -> None:
+def show(costs: Sequence[Stats]) -> None:
     """Print what each table costs, and all of them together."""
 
-    def cells(name: str, one: Sequence[Stats]) -> list[str]:
+    def cells(name: str, tables: Sequence[Stats]) -> list[str]:
         return [
             name,
-            _sum([row.rows for row in one]),
-            f"{sum(row.files for row in one):,}",
-            size_of(sum(row.bytes for row in one)),
-            _sum([row.rows_a_day for row in one]),
-            _sum([row.bytes_a_day for row in one], in_bytes=True),
-            size_of(sum(row.log_bytes for row in one)),
-            size_of(sum(row.freed_bytes for row in one)),
-            size_of(sum(row.aged_bytes for row in one)),
+            _sum([row.rows for row in tables]),
+            f"{sum(row.files for row in tables):,}",
+            size_of(sum(row.bytes for row in tables)),
+            _sum([row.rows_a_day for row in tables]),
+            _sum([row.bytes_a_day for row in tables], in_bytes=True),
+            size_of(sum(row.log_bytes for row in tables)),
+            size_of(sum(row.freed_bytes for row in tables)),
+            size_of(sum(row.aged_bytes for row in tables)),
         ]
 
-    rows = [*(cells(row.table, [row]) for row in found), cells("all", found)]
+    rows = [*(cells(row.table, [row]) for row in costs), cells("all", costs)]
     display.table(NAMES, rows, 1, {}, 0)
 
 

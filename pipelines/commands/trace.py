@@ -74,7 +74,7 @@ STATES = {
 }
 
 
-class Place(NamedTuple):
+class Coordinate(NamedTuple):
     """The place of a record: topic, partition and offset."""
 
     topic: str
@@ -82,12 +82,12 @@ class Place(NamedTuple):
     offset: int
 
     @classmethod
-    def of(cls, text: str) -> Place | None:
+    def of(cls, text: str) -> Coordinate | None:
         """Read TOPIC:PARTITION:OFFSET, or TOPIC-PARTITION@OFFSET; return None if the text is something else."""
-        named = _PLACE.fullmatch(text) or _AS_KAFKA_PRINTS.fullmatch(text)
-        if named is None or int(named[3]) > _INT64_MOST:
+        match = _PLACE.fullmatch(text) or _AS_KAFKA_PRINTS.fullmatch(text)
+        if match is None or int(match[3]) > _INT64_MOST:
             return None
-        return cls(named[1], int(named[2]), int(named[3]))
+        return cls(match[1], int(match[2]), int(match[3]))
 
     @property
     def slice(self) -> str:
@@ -123,7 +123,7 @@ class Event:
 class Story:
     """All that is known of a message; ``ledger`` is its row in the ledger, empty if it has none."""
 
-    place: Place | None
+    coordinate: Coordinate | None
     ledger: dict[str, Any]
     events: tuple[Event, ...]
 
@@ -141,7 +141,8 @@ class Story:
     def as_text(self) -> str:
         """Return a heading, the outcome, and a line for each event."""
         name = (
-            self.place or f"{self.ledger['topic']}, offset unknown, acknowledgement {self.ledger['acknowledgement_id']}"
+            self.coordinate
+            or f"{self.ledger['topic']}, offset unknown, acknowledgement {self.ledger['acknowledgement_id']}"
         )
         lines = [visible(str(name))]
         outcome = self.ledger.get("outcome")
@@ -152,7 +153,7 @@ class Story:
         if self.ledger.get("trace_id"):
             lines.append(f"  trace {visible(self.ledger['trace_id'])}")
         if self.ledger.get("hop_count"):
-            root = Place(*(self.ledger[f"root_{part}"] for part in Place._fields))
+            root = Coordinate(*(self.ledger[f"root_{part}"] for part in Coordinate._fields))
             lines.append(f"  it is a dead letter itself; {root} is behind it")
         width = max((len(event.what) for event in self.events), default=0)
         for event in self.events:
@@ -163,14 +164,14 @@ class Story:
     def as_json(self) -> str:
         """Return one JSON object in one line; times in ISO-8601, UTC."""
         ledger = self.ledger
-        place = self.place or Place(ledger["topic"], ledger["partition"], ledger["offset"])
+        coordinate = self.coordinate or Coordinate(ledger["topic"], ledger["partition"], ledger["offset"])
         facts: dict[str, Any] = {
-            **place._asdict(),
+            **coordinate._asdict(),
             "acknowledgement_id": ledger.get("acknowledgement_id"),
             "trace_id": ledger.get("trace_id"),
             "outcome": ledger.get("outcome"),
             "remark": self.remark,
-            **{f"root_{part}": ledger.get(f"root_{part}") for part in Place._fields},
+            **{f"root_{part}": ledger.get(f"root_{part}") for part in Coordinate._fields},
             "events": [{"at": event.at, "what": event.what, **event.facts} for event in self.events],
         }
         return json.dumps(facts, default=iso)
@@ -187,13 +188,17 @@ def answer(warehouse: Warehouse, wanted: str, form: str = "text", team: str | No
     or all that is known is of other teams.
     """
     teams = Teams.of_settings(warehouse.settings)
-    place = Place.of(wanted)
+    coordinate = Coordinate.of(wanted)
     remarks: tuple[str, ...] = ()
-    story = _of_place(warehouse, place) if place else None
+    story = _of_coordinate(warehouse, coordinate) if coordinate else None
     stories = [story] if story else []
     if story is not None:
-        refuse_others(team, teams.of_row({"topic": place and place.topic, **story.ledger}), f"Message {place}")
-    if place is None or (not stories and ":" in place.topic):  # no topic has a colon, but a trace's id can have one
+        refuse_others(
+            team, teams.of_row({"topic": coordinate and coordinate.topic, **story.ledger}), f"Message {coordinate}"
+        )
+    if coordinate is None or (
+        not stories and ":" in coordinate.topic
+    ):  # no topic has a colon, but a trace's id can have one
         in_ledger = _of_trace(warehouse, wanted)
         known = sorted([*in_ledger, *_held_of_trace(warehouse, wanted, in_ledger)], key=_in_time)
         messages = [row for row in known if is_of(team, teams.of_row(row))]
@@ -207,7 +212,7 @@ def answer(warehouse: Warehouse, wanted: str, form: str = "text", team: str | No
         if others := len(known) - len(messages):
             remarks += (f"{counted(others, 'message')} of other teams {'is' if others == 1 else 'are'} not told.",)
     if not stories:
-        return _nothing(warehouse, wanted, place, form)
+        return _nothing(warehouse, wanted, coordinate, form)
     if form == "json":
         return Answer("\n".join(story.as_json() for story in stories), remarks)
     return Answer("\n\n".join(story.as_text() for story in stories), remarks)
@@ -224,12 +229,14 @@ def _of_trace(warehouse: Warehouse, wanted: str) -> list[dict[str, Any]]:
     equal: Key = {"cluster": warehouse.cluster, "trace_id": _trace_id(wanted)}
     try:
         messages = rows(warehouse, LEDGER, equal)
-        told = rows(warehouse, ACKNOWLEDGEMENTS, equal, list(Place._fields))
+        acknowledged = rows(warehouse, ACKNOWLEDGEMENTS, equal, list(Coordinate._fields))
     except UsageError as absent:
         raise mistake or absent from None
-    known = {Place(*(row[part] for part in Place._fields)) for row in messages}
-    for place in sorted({Place(**row) for row in told if row["offset"] >= 0} - known):
-        messages += rows(warehouse, LEDGER, {"cluster": warehouse.cluster, "slice": place.slice, **place._asdict()})
+    known = {Coordinate(*(row[part] for part in Coordinate._fields)) for row in messages}
+    for coordinate in sorted({Coordinate(**row) for row in acknowledged if row["offset"] >= 0} - known):
+        messages += rows(
+            warehouse, LEDGER, {"cluster": warehouse.cluster, "slice": coordinate.slice, **coordinate._asdict()}
+        )
     if mistake and not messages:
         raise mistake
     return messages
@@ -242,13 +249,13 @@ def _held_of_trace(warehouse: Warehouse, wanted: str, known: Sequence[dict[str, 
     equal: Key = {"cluster": warehouse.cluster, "trace_id": _trace_id(wanted)}
     waiting = []
     for row in _rows_held(warehouse, HELD_ACKNOWLEDGEMENTS, equal, columns):
-        place = (row["topic"], row["partition"], row["offset"])
-        if row["topic"] is None or place in places:
+        coordinate = (row["topic"], row["partition"], row["offset"])
+        if row["topic"] is None or coordinate in places:
             continue
-        if None in place or min(place[1:]) < 0:
+        if None in coordinate or min(coordinate[1:]) < 0:
             row |= {"partition": None, "offset": None}
         else:
-            places.add(place)
+            places.add(coordinate)
         never = {"produced_at": None, "first_dead_lettered_at": None}
         waiting.append(row | never | {"acknowledgement_id": row["_bronze_id"]})
     return waiting
@@ -289,23 +296,23 @@ def topics(warehouse: Warehouse) -> list[str]:
     return sorted(names)
 
 
-def _meant(warehouse: Warehouse, wanted: str, place: Place | None) -> str:
+def _meant(warehouse: Warehouse, wanted: str, coordinate: Coordinate | None) -> str:
     """Return a hint on the topic that may be meant, if a place's topic is unknown or only a topic is given."""
     names = topics(warehouse)
-    if place is not None:
-        return "" if place.topic in names else hint(place.topic, names)
+    if coordinate is not None:
+        return "" if coordinate.topic in names else hint(coordinate.topic, names)
     name = wanted if wanted in names else None
     return f" A message of topic '{visible(name)}' is written {visible(name)}:PARTITION:OFFSET." if name else ""
 
 
-def _nothing(warehouse: Warehouse, wanted: str, place: Place | None, form: str) -> Answer:
-    what = f"message {place}" if place else f"a message of trace '{visible(wanted)}'"
+def _nothing(warehouse: Warehouse, wanted: str, coordinate: Coordinate | None, form: str) -> Answer:
+    what = f"message {coordinate}" if coordinate else f"a message of trace '{visible(wanted)}'"
     landed = ", ".join(f"{warehouse.settings.landing_of(feed)}/" for feed in FEEDS)
     message = (
         f"Nothing is known of {what} in cluster '{visible(warehouse.cluster)}': what lands in {landed} can be traced "
-        f"once `afterlog run` has taken it in.{_meant(warehouse, wanted, place)}"
+        f"once `afterlog run` has taken it in.{_meant(warehouse, wanted, coordinate)}"
     )
-    message += unread_lines.hint(warehouse, place.topic) if place else ""
+    message += unread_lines.hint(warehouse, coordinate.topic) if coordinate else ""
     if form == "json":
         return Answer(json.dumps({"wanted": wanted, "message": message}), (), 1)
     return Answer(message, (), 1)
@@ -319,23 +326,25 @@ def _trace_id(text: str) -> str:
 
 def _in_time(row: dict[str, Any]) -> tuple[Any, ...]:
     at = row["acknowledged_at"] or row["produced_at"] or row["first_dead_lettered_at"]
-    place = (-1 if row[name] is None else row[name] for name in ("partition", "offset"))
-    return (at is None, at or _NEVER, row["topic"], *place, row["acknowledgement_id"] or "")
+    numbers = (-1 if row[name] is None else row[name] for name in ("partition", "offset"))
+    return (at is None, at or _NEVER, row["topic"], *numbers, row["acknowledgement_id"] or "")
 
 
 def _of_row(warehouse: Warehouse, row: dict[str, Any]) -> Story:
     if row["offset"] is not None:
-        place = Place(row["topic"], row["partition"], row["offset"])
-        return Story(place, row, _in_order(_events(warehouse, place, row)))
+        coordinate = Coordinate(row["topic"], row["partition"], row["offset"])
+        return Story(coordinate, row, _in_order(_events(warehouse, coordinate, row)))
     key = {"cluster": warehouse.cluster, "topic": row["topic"], "_bronze_id": row["acknowledgement_id"]}
     return Story(None, row, _in_order(chain(_acknowledgements(warehouse, key), _held_acknowledgements(warehouse, key))))
 
 
-def _of_place(warehouse: Warehouse, place: Place) -> Story | None:
-    in_ledger = rows(warehouse, LEDGER, {"cluster": warehouse.cluster, "slice": place.slice, **place._asdict()})
+def _of_coordinate(warehouse: Warehouse, coordinate: Coordinate) -> Story | None:
+    in_ledger = rows(
+        warehouse, LEDGER, {"cluster": warehouse.cluster, "slice": coordinate.slice, **coordinate._asdict()}
+    )
     ledger = in_ledger[0] if in_ledger else {}
-    events = _in_order(_events(warehouse, place, ledger))
-    return Story(place, ledger, events) if events or ledger else None
+    events = _in_order(_events(warehouse, coordinate, ledger))
+    return Story(coordinate, ledger, events) if events or ledger else None
 
 
 def _in_order(events: Iterator[Event]) -> tuple[Event, ...]:
@@ -343,25 +352,25 @@ def _in_order(events: Iterator[Event]) -> tuple[Event, ...]:
     return tuple(sorted(events, key=lambda event: event.order))
 
 
-def _events(warehouse: Warehouse, place: Place, ledger: dict[str, Any]) -> Iterator[Event]:
-    yield from _origin(warehouse, place)
-    yield from _acknowledgements(warehouse, {"cluster": warehouse.cluster, **place._asdict()})
-    yield from _transaction(warehouse, place, ledger)
-    yield from _dead_letters(warehouse, place, frozenset())
-    yield from _replays(warehouse, place)
-    yield from _write_failures(warehouse, place)
-    yield from _log(warehouse, place)
-    yield from _held(warehouse, place)
+def _events(warehouse: Warehouse, coordinate: Coordinate, ledger: dict[str, Any]) -> Iterator[Event]:
+    yield from _origin(warehouse, coordinate)
+    yield from _acknowledgements(warehouse, {"cluster": warehouse.cluster, **coordinate._asdict()})
+    yield from _transaction(warehouse, coordinate, ledger)
+    yield from _dead_letters(warehouse, coordinate, frozenset())
+    yield from _replays(warehouse, coordinate)
+    yield from _write_failures(warehouse, coordinate)
+    yield from _log(warehouse, coordinate)
+    yield from _held(warehouse, coordinate)
 
 
-def _held(warehouse: Warehouse, place: Place) -> Iterator[Event]:
+def _held(warehouse: Warehouse, coordinate: Coordinate) -> Iterator[Event]:
     """Yield the held rows about the message: they landed, but its topic broke a contract, so they wait."""
-    yield from _held_acknowledgements(warehouse, {"cluster": warehouse.cluster, **place._asdict()})
-    key: Key = {"cluster": warehouse.cluster, "topic": place.topic, "partition": place.partition}
+    yield from _held_acknowledgements(warehouse, {"cluster": warehouse.cluster, **coordinate._asdict()})
+    key: Key = {"cluster": warehouse.cluster, "topic": coordinate.topic, "partition": coordinate.partition}
     columns = ["scope", "base_offset", "last_offset"]
     for row in _rows_held(warehouse, HELD_BATCHES, key, columns):
         bounds = (row["base_offset"], row["last_offset"])
-        if None not in bounds and bounds[0] <= place.offset <= bounds[1]:
+        if None not in bounds and bounds[0] <= coordinate.offset <= bounds[1]:
             facts = {"table": HELD_BATCHES, "scope": row["scope"]}
             yield Event(None, "held", f"a record batch that holds it {_WAITS} silver.record_batches", facts)
 
@@ -397,22 +406,22 @@ def _acknowledgements(warehouse: Warehouse, key: Key) -> Iterator[Event]:
             yield Event(at or row["timestamp"], what, sender, facts)
 
 
-def _sends_with_acks_0(warehouse: Warehouse, told: dict[str, Any]) -> bool:
+def _sends_with_acks_0(warehouse: Warehouse, acknowledgement: dict[str, Any]) -> bool:
     """Tell whether the latest statement on the producer of an acknowledgement and its topic says acks=0."""
-    if told["client_id"] is None or not warehouse.exists(PRODUCERS):
+    if acknowledgement["client_id"] is None or not warehouse.exists(PRODUCERS):
         return False
-    key: Key = {name: told[name] for name in ("cluster", "client_id", "topic")}
+    key: Key = {name: acknowledgement[name] for name in ("cluster", "client_id", "topic")}
     stated = rows(warehouse, PRODUCERS, key)
     latest = max((row["stated_at"] or _NEVER for row in stated), default=None)
     return bool(stated) and {row.get("acks") for row in stated if (row["stated_at"] or _NEVER) == latest} == {"0"}
 
 
-def _transaction(warehouse: Warehouse, place: Place, ledger: dict[str, Any]) -> Iterator[Event]:
-    key: Key = {"cluster": warehouse.cluster, "topic": place.topic, "partition": place.partition}
+def _transaction(warehouse: Warehouse, coordinate: Coordinate, ledger: dict[str, Any]) -> Iterator[Event]:
+    key: Key = {"cluster": warehouse.cluster, "topic": coordinate.topic, "partition": coordinate.partition}
     if ledger.get("producer_id") is not None:
         key |= {name: ledger[name] for name in ("producer_id", "producer_epoch")}
     for row in rows(warehouse, TRANSACTIONS, key):
-        if any(span["first_offset"] <= place.offset <= span["last_offset"] for span in row["ranges"]):
+        if any(span["first_offset"] <= coordinate.offset <= span["last_offset"] for span in row["ranges"]):
             names = ("producer_id", "producer_epoch", "first_offset", "last_offset", "marker_offset")
             marker = f", marker at offset {row['marker_offset']}" if row["marker_offset"] is not None else ""
             sentence = f"of producer {row['producer_id']}, epoch {row['producer_epoch']}{marker}"
@@ -420,7 +429,7 @@ def _transaction(warehouse: Warehouse, place: Place, ledger: dict[str, Any]) -> 
             yield Event(row["ended_at"] or row["last_written_at"], STATES[row["state"]], sentence, facts)
 
 
-def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) -> Iterator[Event]:
+def _dead_letters(warehouse: Warehouse, coordinate: Coordinate, passed: frozenset[Coordinate]) -> Iterator[Event]:
     """Yield each time that the message was dead-lettered, and what happened to its dead letters, hop by hop.
 
     Dead letters that did not land are known from the headers of later ones.
@@ -428,13 +437,13 @@ def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) 
     landed = set()
     key: Key = {
         "cluster": warehouse.cluster,
-        "source_slice": place.slice,
-        "original_topic": place.topic,
-        "original_partition": place.partition,
-        "original_offset": place.offset,
+        "source_slice": coordinate.slice,
+        "original_topic": coordinate.topic,
+        "original_partition": coordinate.partition,
+        "original_offset": coordinate.offset,
     }
     for row in rows(warehouse, DEAD_LETTERS, key):
-        letter = Place(row["dlq_topic"], row["dlq_partition"], row["dlq_offset"])
+        letter = Coordinate(row["dlq_topic"], row["dlq_partition"], row["dlq_offset"])
         landed.add(letter)
         if row.get("is_held"):
             yield _held_letter(row, f"its dead letter {letter}")
@@ -444,46 +453,46 @@ def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) 
         yield Event(
             row["routed_at"] or row["dlq_timestamp"],
             _lettered(row, passed),
-            _letter(row, letter, place, passed),
+            _letter(row, letter, coordinate, passed),
             _facts(row),
         )
         if at := erased.places(warehouse).get(letter):
             yield Event(at, "erased", f"the content of {letter}; what failed, where and when is left", {})
         if letter not in passed and len(passed) < MOST_HOPS:
-            yield from _dead_letters(warehouse, letter, passed | {place, letter})
-    for letter, row in _inferred(warehouse, "original", place):
+            yield from _dead_letters(warehouse, letter, passed | {coordinate, letter})
+    for letter, row in _inferred(warehouse, "original", coordinate):
         if letter not in landed | passed:
-            of = f" from {place}" if passed else ""
+            origin = f" from {coordinate}" if passed else ""
             what = "dead-lettered on" if passed else "dead-lettered"
-            sentence = f"to {letter}{of}{_by(row)}, as headers of {_teller(row)} say"
-            followed = passed | {place, letter}
+            sentence = f"to {letter}{origin}{_by(row)}, as headers of {_teller(row)} say"
+            followed = passed | {coordinate, letter}
             later = [*_dead_letters(warehouse, letter, followed)] if len(passed) < MOST_HOPS else []
-            first = min((known for one in later if (known := one.at or one.before)), default=None)
+            first = min((known for event in later if (known := event.at or event.before)), default=None)
             yield Event(None, what, sentence, _inferred_facts(row), first)
             yield from later
 
 
-def _replays(warehouse: Warehouse, place: Place) -> Iterator[Event]:
+def _replays(warehouse: Warehouse, coordinate: Coordinate) -> Iterator[Event]:
     """Yield the replays of the message, or of it as a dead letter, and what became of them; and where it came from."""
     if not warehouse.opens_tables or warehouse.last_version(REPLAYED) is None:  # others cannot be replayed from
         return
     cluster: Key = {"cluster": warehouse.cluster}
     parts = ("topic", "partition", "offset")
-    here: Key = dict(zip(parts, place, strict=True))
+    here: Key = dict(zip(parts, coordinate, strict=True))
     for row in rows(warehouse, REPLAYED, cluster | {f"target_{part}": at for part, at in here.items()}):
         source = [row[f"original_{part}"] for part in parts]
-        of = f" of {Place(*source)}" if None not in source else ""
-        sentence = f"as replay {row['attempt']}{of} by plan {row['plan_id']}"
+        origin = f" of {Coordinate(*source)}" if None not in source else ""
+        sentence = f"as replay {row['attempt']}{origin} by plan {row['plan_id']}"
         yield Event(row["replayed_at"], "written", sentence, _replay_facts(row))
-    seen: set[Place] = {place}
-    waiting = [place]
+    seen: set[Coordinate] = {coordinate}
+    waiting = [coordinate]
     while waiting:
         at = waiting.pop(0)
         here = dict(zip(parts, at, strict=True))
-        found = rows(warehouse, REPLAYED, cluster | {f"original_{part}": here[part] for part in parts})
-        found += rows(warehouse, REPLAYED, cluster | {f"dlq_{part}": here[part] for part in parts})
-        for row in found:
-            target = Place(*(row[f"target_{part}"] for part in parts))
+        replays = rows(warehouse, REPLAYED, cluster | {f"original_{part}": here[part] for part in parts})
+        replays += rows(warehouse, REPLAYED, cluster | {f"dlq_{part}": here[part] for part in parts})
+        for row in replays:
+            target = Coordinate(*(row[f"target_{part}"] for part in parts))
             if target in seen or len(seen) > MOST_REPLAYS:
                 continue
             seen.add(target)
@@ -522,7 +531,7 @@ def _owner(warehouse: Warehouse, letter: dict[str, Any]) -> str | None:
     places = ("cluster", "dlq_topic", "dlq_partition", "dlq_offset")
     key: Key = {name: letter[name] for name in places if name in letter} | {"cluster": warehouse.cluster}
     there = rows(warehouse, DEAD_LETTERS, key) if warehouse.last_version(DEAD_LETTERS) is not None else []
-    same = [one for one in there if one["dlq_topic_id"] == letter["dlq_topic_id"]]
+    same = [row for row in there if row["dlq_topic_id"] == letter["dlq_topic_id"]]
     return owner_of(same[0]) if same else None
 
 
@@ -531,7 +540,7 @@ def _replay_facts(row: dict[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in ("plan_id", "attempt", *places)}
 
 
-def _lettered(row: dict[str, Any], passed: frozenset[Place]) -> str:
+def _lettered(row: dict[str, Any], passed: frozenset[Coordinate]) -> str:
     if row["is_control_marker"]:
         return "marker dead-lettered"
     if row["write_state"] == "ABORTED":
@@ -539,10 +548,10 @@ def _lettered(row: dict[str, Any], passed: frozenset[Place]) -> str:
     return "dead-lettered on" if passed else "dead-lettered"
 
 
-def _letter(row: dict[str, Any], letter: Place, place: Place, passed: frozenset[Place]) -> str:
+def _letter(row: dict[str, Any], letter: Coordinate, coordinate: Coordinate, passed: frozenset[Coordinate]) -> str:
     parts = [f"to {letter}"]
     if passed:
-        parts.append(f"from {place}")
+        parts.append(f"from {coordinate}")
     if (owner := owner_of(row)) is not None:
         parts.append(f"by {visible(owner)}")
     why = [row["disposition"], None if row["delivery_count"] is None else f"delivery {row['delivery_count']}"]
@@ -561,9 +570,9 @@ def _masked(warehouse: Warehouse, row: dict[str, Any]) -> dict[str, Any]:
     key: Key = {name: row[name] for name in ("cluster", "dlq_topic", "dlq_partition", "dlq_offset")}
     there = rows(warehouse, RECORDS, key) if warehouse.exists(RECORDS) else []
     same = [
-        one
-        for one in there
-        if (one["dlq_topic_id"], one["error_message"]) == (row["dlq_topic_id"], row["error_message"])
+        other
+        for other in there
+        if (other["dlq_topic_id"], other["error_message"]) == (row["dlq_topic_id"], row["error_message"])
     ]
     # A record that is not found gets the masks of all topics.
     record = same[0] if same else {"error_message": row["error_message"]}
@@ -577,14 +586,14 @@ def _facts(row: dict[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in (*places, *reasons, *markers)} | {OWNER: owner_of(row)}
 
 
-def _origin(warehouse: Warehouse, place: Place) -> Iterator[Event]:
+def _origin(warehouse: Warehouse, coordinate: Coordinate) -> Iterator[Event]:
     """Yield the record whose dead letter the message is, if it is in a DLQ topic."""
     key: Key = {
         "cluster": warehouse.cluster,
-        "slice": place.slice,
-        "dlq_topic": place.topic,
-        "dlq_partition": place.partition,
-        "dlq_offset": place.offset,
+        "slice": coordinate.slice,
+        "dlq_topic": coordinate.topic,
+        "dlq_partition": coordinate.partition,
+        "dlq_offset": coordinate.offset,
     }
     for row in rows(warehouse, DEAD_LETTERS, key):
         if row["is_accepted"]:
@@ -594,20 +603,20 @@ def _origin(warehouse: Warehouse, place: Place) -> Iterator[Event]:
             yield Event(at, "written", f"as the dead letter of {origin}{_by(row)}", facts)
         elif row.get("is_held"):
             yield _held_letter(row, "it")
-    for _, row in _inferred(warehouse, "dlq", place):
+    for _, row in _inferred(warehouse, "dlq", coordinate):
         sentence = f"as the dead letter of {_source(row)}{_by(row)}, as headers of {_teller(row)} say"
         yield Event(None, "written", sentence, _inferred_facts(row), _NEVER)
 
 
-def _inferred(warehouse: Warehouse, side: str, place: Place) -> Iterator[tuple[Place, dict[str, Any]]]:
+def _inferred(warehouse: Warehouse, side: str, coordinate: Coordinate) -> Iterator[tuple[Coordinate, dict[str, Any]]]:
     """Yield the dead letters of a message (``original``), or at its place (``dlq``), that did not land, once each."""
     if not warehouse.exists(INFERRED):
         return
     slice_ = "source_slice" if side == "original" else "dlq_slice"
-    names: Key = dict(zip((f"{side}_{part}" for part in Place._fields), place, strict=True))
-    seen: set[tuple[Place, str | None]] = set()
-    for row in rows(warehouse, INFERRED, {"cluster": warehouse.cluster, slice_: place.slice, **names}):
-        letter = Place(row["dlq_topic"], row["dlq_partition"], row["dlq_offset"])
+    names: Key = dict(zip((f"{side}_{part}" for part in Coordinate._fields), coordinate, strict=True))
+    seen: set[tuple[Coordinate, str | None]] = set()
+    for row in rows(warehouse, INFERRED, {"cluster": warehouse.cluster, slice_: coordinate.slice, **names}):
+        letter = Coordinate(row["dlq_topic"], row["dlq_partition"], row["dlq_offset"])
         same: Key = {"cluster": warehouse.cluster, "slice": letter.slice}
         same |= dict(zip(("dlq_topic", "dlq_partition", "dlq_offset"), letter, strict=True))
         if (letter, row["consumer_group"]) not in seen and not rows(warehouse, DEAD_LETTERS, same, ["dlq_offset"]):
@@ -619,8 +628,8 @@ def _by(row: dict[str, Any]) -> str:
     return f" by {visible(owner)}" if (owner := owner_of(row)) is not None else ""
 
 
-def _teller(row: dict[str, Any]) -> Place:
-    return Place(*(row[f"told_by_{part}"] for part in Place._fields))
+def _teller(row: dict[str, Any]) -> Coordinate:
+    return Coordinate(*(row[f"told_by_{part}"] for part in Coordinate._fields))
 
 
 def _inferred_facts(row: dict[str, Any]) -> dict[str, Any]:
@@ -631,10 +640,10 @@ def _inferred_facts(row: dict[str, Any]) -> dict[str, Any]:
 
 def _source(row: dict[str, Any]) -> str:
     """Return the place of the record that failed, as far as the headers name it."""
-    place = [row[f"original_{name}"] for name in ("topic", "partition", "offset")]
-    if None not in place:
-        return str(Place(*place))
-    return "a record" if place[0] is None else f"a record of {visible(place[0])}"
+    parts = [row[f"original_{name}"] for name in ("topic", "partition", "offset")]
+    if None not in parts:
+        return str(Coordinate(*parts))
+    return "a record" if parts[0] is None else f"a record of {visible(parts[0])}"
 
 
 def _held_letter(row: dict[str, Any], what: str) -> Event:
@@ -643,11 +652,15 @@ def _held_letter(row: dict[str, Any], what: str) -> Event:
     return Event(at, "held", sentence, {"table": "held.dlq_records", **_facts(row)})
 
 
-def _write_failures(warehouse: Warehouse, place: Place) -> Iterator[Event]:
-    key: Key = {"cluster": warehouse.cluster, "original_topic": place.topic, "original_partition": place.partition}
+def _write_failures(warehouse: Warehouse, coordinate: Coordinate) -> Iterator[Event]:
+    key: Key = {
+        "cluster": warehouse.cluster,
+        "original_topic": coordinate.topic,
+        "original_partition": coordinate.partition,
+    }
     for row in rows(warehouse, WRITE_FAILURES, key):
         if None not in (row["first_offset"], row["last_offset"]) and (
-            row["first_offset"] <= place.offset <= row["last_offset"]
+            row["first_offset"] <= coordinate.offset <= row["last_offset"]
         ):
             names = ("consumer_group", "dlq_topic", "reason", "error_class", "first_offset", "last_offset")
             group = f"by {visible(row['consumer_group'] or 'an unknown group')}"
@@ -657,12 +670,12 @@ def _write_failures(warehouse: Warehouse, place: Place) -> Iterator[Event]:
             yield Event(row["failed_at"], "dead-lettering failed", sentence, {name: row[name] for name in names})
 
 
-def _log(warehouse: Warehouse, place: Place) -> Iterator[Event]:
+def _log(warehouse: Warehouse, coordinate: Coordinate) -> Iterator[Event]:
     """Yield whether landed segments hold the offset, or prove that it is absent."""
     ranges = [
         row
-        for row in rows(warehouse, LOG_RANGES, {"cluster": warehouse.cluster, "slice": place.slice})
-        if row["first_offset"] <= place.offset <= row["last_offset"]
+        for row in rows(warehouse, LOG_RANGES, {"cluster": warehouse.cluster, "slice": coordinate.slice})
+        if row["first_offset"] <= coordinate.offset <= row["last_offset"]
     ]
     for row in sorted(
         ranges, key=lambda row: (not row["is_present"], not row.get("has_batch"), not row["is_compacted"])
@@ -675,7 +688,7 @@ def _log(warehouse: Warehouse, place: Place) -> Iterator[Event]:
             compacted += ": a batch stands there without its records"
         facts = {name: row.get(name) for name in ("segment", "has_batch", "is_present", "is_compacted")}
         if row["is_present"] is False:
-            for policies in rows(warehouse, POLICIES, {"cluster": warehouse.cluster, "topic": place.topic}):
+            for policies in rows(warehouse, POLICIES, {"cluster": warehouse.cluster, "topic": coordinate.topic}):
                 policy, source = (policies[name] for name in ("cleanup_policy", "source"))
                 facts |= {"cleanup_policy": policy, "cleanup_policy_source": source}
                 if policy is not None:

@@ -15,7 +15,7 @@ from expectations.contract import Contract, contract_of
 from expectations.owners import OWNER, owner_of, owner_sql
 from expectations.text import visible
 from pipelines import moments
-from pipelines.commands.trace import Place
+from pipelines.commands.trace import Coordinate
 from pipelines.engines.duckdb import sessions, translate
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
@@ -155,7 +155,7 @@ class Candidate:
     @property
     def source(self) -> tuple[Any, ...] | None:
         """Topic, partition and offset of the record that failed; None if a part is unknown."""
-        source = tuple(self.row[f"original_{part}"] for part in Place._fields)
+        source = tuple(self.row[f"original_{part}"] for part in Coordinate._fields)
         return None if None in source else source
 
     @property
@@ -306,7 +306,7 @@ class Candidates:
         """
         rows = {row["incident_id"]: row for row in self.incidents}
         merged = {name: row["merged_into"] for name, row in rows.items() if row["merged_into"] in rows}
-        end = ids.standing(ids.named(wanted, rows, "an incident", "afterlog incidents"), merged)
+        end = ids.survivor(ids.whole_id(wanted, rows, "an incident", "afterlog incidents"), merged)
         if not rows[end]["record_count"]:
             raise UsageError(f"Incident {end} has no records any more.")
         return rows[end]
@@ -337,7 +337,7 @@ class Candidates:
         """
         places = []
         for text in dict.fromkeys(wanted):
-            coordinate = Place.of(text)
+            coordinate = Coordinate.of(text)
             if coordinate is None:
                 shown = elided(text, WIDEST)
                 raise UsageError(f"'{shown}' is not the place of a dead letter: write it like dlq.orders:0:5.")
@@ -346,7 +346,7 @@ class Candidates:
         for number, coordinate in enumerate(places):
             values |= {f"{part}_{number}": at for part, at in coordinate._asdict().items()}
         here = " OR ".join(
-            "(" + " AND ".join(f"records.dlq_{part} = :{part}_{number}" for part in Place._fields) + ")"
+            "(" + " AND ".join(f"records.dlq_{part} = :{part}_{number}" for part in Coordinate._fields) + ")"
             for number in range(len(places))
         )
         candidates = self._accepted(here, values, None, None)
@@ -363,7 +363,7 @@ class Candidates:
     def _cluster(self) -> str:
         return visible(self.warehouse.cluster)
 
-    def _refused(self, coordinate: Place) -> list[Candidate]:
+    def _refused(self, coordinate: Coordinate) -> list[Candidate]:
         equal: dict[str, str | int] = {
             "cluster": self.warehouse.cluster,
             "dlq_topic": coordinate.topic,
@@ -464,7 +464,7 @@ class Candidates:
         return jvmless.rows(self.warehouse, PLANS, cluster, ["created_at", "targets"]) if is_planned else []
 
     @cached_property
-    def _hops(self) -> dict[origins.Place, origins.Place]:
+    def _hops(self) -> dict[origins.Coordinate, origins.Coordinate]:
         return origins.hops_of(self.warehouse)
 
     @cached_property
@@ -512,7 +512,7 @@ class _History:
 
     aborted: dict[tuple[Any, ...], list[tuple[int, int]]]
     standing: Standing
-    hops: Mapping[origins.Place, origins.Place]
+    hops: Mapping[origins.Coordinate, origins.Coordinate]
     by_coordinate: dict[str, list[tuple[Letter, dict[str, Any]]]] = field(default_factory=lambda: defaultdict(list))
     by_source: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
 

@@ -16,7 +16,7 @@ from pipelines.replay.client import Admin, Answers, Isolation, Topic, admin, con
 from pipelines.replay.model import Headers, Letter
 from pipelines.settings import Settings
 
-Place = tuple[str, int, int]
+Coordinate = tuple[str, int, int]
 
 GAP = 5_000  # records that are read and dropped, rather than seeking to the next wanted one
 _MANY = 500
@@ -49,8 +49,8 @@ class Fetched:
 
 
 def fetch(
-    settings: Settings, places: Iterable[Place], topics: Mapping[str, Topic] | None = None
-) -> dict[Place, Fetched | Missing]:
+    settings: Settings, places: Iterable[Coordinate], topics: Mapping[str, Topic] | None = None
+) -> dict[Coordinate, Fetched | Missing]:
     """Return the record at each place (topic, partition, offset), or why there is none.
 
     ``topics`` are those of the places as they are now; None: the cluster is asked for them.
@@ -58,7 +58,7 @@ def fetch(
     Raises AfterlogError: the cluster does not answer, or Afterlog is not allowed to read one of the topics.
     """
     wanted = sorted(set(places))
-    records: dict[Place, Fetched | Missing] = dict.fromkeys(wanted, ABSENT)
+    records: dict[Coordinate, Fetched | Missing] = dict.fromkeys(wanted, ABSENT)
     if not wanted:
         return records
     asked = admin(settings)
@@ -71,7 +71,7 @@ def fetch(
     return records
 
 
-def place_of(letter: Letter) -> Place:
+def place_of(letter: Letter) -> Coordinate:
     """Return the place of a dead letter."""
     return letter.topic, letter.partition, letter.offset
 
@@ -82,8 +82,8 @@ def headers_of(message: Message) -> Headers:
 
 
 def _readable(
-    asked: Admin, wanted: Sequence[Place], topics: Mapping[str, Topic] | None
-) -> tuple[list[Place], list[Place]]:
+    asked: Admin, wanted: Sequence[Coordinate], topics: Mapping[str, Topic] | None
+) -> tuple[list[Coordinate], list[Coordinate]]:
     """Return the places that the logs cover: before the last stable offset, and behind it."""
     topics = describe(asked, {topic for topic, _, _ in wanted}) if topics is None else topics
     refused = sorted(name for name, topic in topics.items() if topic.may_read is False)
@@ -108,7 +108,7 @@ def _readable(
     return here, [coordinate for coordinate in there if coordinate[2] >= stable.get(coordinate[:2], 0)]
 
 
-def _read(settings: Settings, places: Sequence[Place], isolation: Isolation) -> dict[Place, Fetched]:
+def _read(settings: Settings, places: Sequence[Coordinate], isolation: Isolation) -> dict[Coordinate, Fetched]:
     """Return the records that are there; read ranges of offsets that are near each other in one go."""
     ranges: dict[tuple[str, int], list[list[int]]] = defaultdict(list)
     for topic, partition, offset in places:
@@ -117,7 +117,7 @@ def _read(settings: Settings, places: Sequence[Place], isolation: Isolation) -> 
             of_partition[-1].append(offset)
         else:
             of_partition.append([offset])
-    records: dict[Place, Fetched] = {}
+    records: dict[Coordinate, Fetched] = {}
     if not ranges:
         return records
     answers = Answers(settings)
@@ -137,9 +137,9 @@ def _read(settings: Settings, places: Sequence[Place], isolation: Isolation) -> 
 
 def _read_spans(
     reader: Consumer, answers: Answers, spans: Mapping[tuple[str, int], Sequence[int]]
-) -> dict[Place, Fetched]:
+) -> dict[Coordinate, Fetched]:
     """Read one range of each partition."""
-    records: dict[Place, Fetched] = {}
+    records: dict[Coordinate, Fetched] = {}
     left = {topic_partition: set(span) for topic_partition, span in spans.items()}
     reader.assign([TopicPartition(*topic_partition, span[0]) for topic_partition, span in spans.items()])
     for topic_partition, offset, message in stream(reader, answers):

@@ -27,7 +27,7 @@ RECORDS, HOPS, PLANS = "silver.dlq_records", "silver.dlq_hops", "gold.replay_pla
 MOST_ASKED = 1_000  # slices of acknowledgements that one query looks at
 MOST_HOPS = 20
 
-Place = tuple[str, int, int]
+Coordinate = tuple[str, int, int]
 Row = Mapping[str, Any]
 
 
@@ -38,7 +38,7 @@ def headers_of(row: Row) -> Headers:
     )
 
 
-def first_of(row: Row, died: Row | None, hops: Mapping[Place, Place]) -> Source | None:
+def first_of(row: Row, died: Row | None, hops: Mapping[Coordinate, Coordinate]) -> Source | None:
     """Return where and when the record of a dead letter was written first; None: where its headers say.
 
     Headers that a replay added tell it best. Then the row of gold.replayed_records that the dead letter is about, if
@@ -64,7 +64,7 @@ def first_of(row: Row, died: Row | None, hops: Mapping[Place, Place]) -> Source 
     return None if first == source or None in first else Source(*first)
 
 
-def hops_of(warehouse: Warehouse) -> dict[Place, Place]:
+def hops_of(warehouse: Warehouse) -> dict[Coordinate, Coordinate]:
     """Return the origins of dead letters that were dead-lettered again, by place."""
     if not warehouse.exists(HOPS):
         return {}
@@ -85,12 +85,12 @@ class Acknowledged:
     value_size: int
 
 
-def acknowledged(warehouse: Warehouse, places: Collection[Place]) -> dict[Place, Acknowledged]:
+def acknowledged(warehouse: Warehouse, places: Collection[Coordinate]) -> dict[Coordinate, Acknowledged]:
     """Return what acknowledgements tell of records; not of places that several acknowledgements name."""
     if not places or not warehouse.exists(ACKNOWLEDGEMENTS):
         return {}
     wanted = sorted({slices.name(*coordinate) for coordinate in places})
-    by_coordinate: dict[Place, list[Acknowledged]] = defaultdict(list)
+    by_coordinate: dict[Coordinate, list[Acknowledged]] = defaultdict(list)
     for begin in range(0, len(wanted), MOST_ASKED):
         values = {f"slice_{number}": name for number, name in enumerate(wanted[begin : begin + MOST_ASKED])}
         parameters = ", ".join(f":{name}" for name in values)

@@ -116,8 +116,8 @@ def _deaths(warehouse: Warehouse, standing: Standing) -> dict[tuple[Any, ...], d
 
 def _committing(warehouse: Warehouse, replayed: list[dict[str, Any]]) -> dict[str, str | None]:
     """Return the group that commits offsets for whom each replayed dead letter belongs to, by the letter's place."""
-    groups = {Letter.of(row).coordinate: committing_group(row) for row in replayed}
-    if None in groups.values() and warehouse.exists(RECORDS):
+    group_of = {Letter.of(row).coordinate: committing_group(row) for row in replayed}
+    if None in group_of.values() and warehouse.exists(RECORDS):
         text = f"""
             SELECT dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, consumer_group, owner
             FROM {RECORDS} AS records
@@ -126,8 +126,8 @@ def _committing(warehouse: Warehouse, replayed: list[dict[str, Any]]) -> dict[st
             )
         """
         fetched = sessions.answer(warehouse, text, {"cluster": warehouse.cluster}, (RECORDS, REPLAYED), {})
-        groups |= {Letter.of(row).coordinate: committing_group(row) for row in fetched.objects()}
-    return groups
+        group_of |= {Letter.of(row).coordinate: committing_group(row) for row in fetched.objects()}
+    return group_of
 
 
 def _committed(warehouse: Warehouse, replayed: list[dict[str, Any]], committing: Mapping[str, str | None]) -> Committed:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from pipelines.commands.trace import Place
+from pipelines.commands.trace import Coordinate
 from pipelines.engines.duckdb import sessions
 from pipelines.replay.model import PLAN, RECORD, Letter
 from pipelines.warehouse import jvmless
@@ -44,7 +44,7 @@ class Standing:
         self._ends = ends
         self._records: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
         for row in replayed:
-            self._records[tuple(row[f"target_{part}"] for part in Place._fields)].append(row)
+            self._records[tuple(row[f"target_{part}"] for part in Coordinate._fields)].append(row)
         for records in self._records.values():
             records.sort(key=lambda row: row["replayed_at"])
 
@@ -77,7 +77,7 @@ class Standing:
 
     def about(self, letter: Row) -> Row | None:
         """Return the replayed record that a dead letter is about, given its ``COLUMNS``; None: none, or not known."""
-        records = self._records.get(tuple(letter[f"original_{part}"] for part in Place._fields))
+        records = self._records.get(tuple(letter[f"original_{part}"] for part in Coordinate._fields))
         if not records:
             return None
         headers = {header["key"]: header["value"] for header in letter["user_headers"] or ()}

@@ -122,7 +122,7 @@ def plan_row(warehouse: Warehouse, wanted: str) -> dict[str, Any]:
     Raises UsageError: there is none, or several.
     """
     known = {row["plan_id"]: row for row in plans(warehouse)}
-    return known[ids.named(wanted, known, "a plan", "afterlog replay plans")]
+    return known[ids.whole_id(wanted, known, "a plan", "afterlog replay plans")]
 
 
 def records(warehouse: Warehouse, plan_id: str) -> list[dict[str, Any]]:

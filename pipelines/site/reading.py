@@ -159,7 +159,7 @@ def gather(
         pipeline,
         news.of_report(warehouse.settings.reports(), cases, findings, tables.unreadable),
         _replays(tables),
-        {name: ids.standing(name, known.merged) for name in sorted(known.merged)} if known else {},
+        {name: ids.survivor(name, known.merged) for name in sorted(known.merged)} if known else {},
         unreadable=tables.unreadable,
     )
     without_tables = replace(pipeline, tables=())  # their state is of all teams
@@ -374,7 +374,7 @@ def _cases(
 def _planned(known: Incidents, tables: _Tables) -> set[str]:
     """Return the incidents whose replay pages tell: some that are open, and some of which plans took records."""
     opened = [incident.row["incident_id"] for incident in known.known if incident.state.is_open]
-    names = {ids.standing(row["incident_id"], known.merged) for row in tables.distinct(REPLAYS, "incident_id")}
+    names = {ids.survivor(row["incident_id"], known.merged) for row in tables.distinct(REPLAYS, "incident_id")}
     planned = [incident.row["incident_id"] for incident in known.known if incident.row["incident_id"] in names]
     return {*opened[:MOST_JUDGED], *planned[:MOST_JUDGED]}
 
@@ -488,7 +488,7 @@ def _case(
         row["verdict"],
         chip(row),
         row["sentence"],
-        incident.place,
+        incident.owner_on_topic,
         tuple(incidents.about_the_state(incident, known)),
         tuple(incidents.evidence(known, incident)),
         row["consumer_group"],

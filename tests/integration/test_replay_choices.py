@@ -70,7 +70,7 @@ def test_a_limit_helps_where_more_records_are_looked_at_than_a_plan_may_have(
         found = known.chosen(Choice(**choice, limit=30), 40)  # type: ignore[arg-type]
         assert len(found) == 30
         assert {one.row["error_message"] for one in found} == {"time-out"}
-        assert len({one.place for one in known.chosen(Choice(**choice), 150)}) == 150  # type: ignore[arg-type]
+        assert len({one.coordinate for one in known.chosen(Choice(**choice), 150)}) == 150  # type: ignore[arg-type]
         for limit in (None, 41):
             with pytest.raises(UsageError, match=r"more records than \[replay\] most_records allows \(40\)"):
                 known.chosen(Choice(**choice, limit=limit), 40)  # type: ignore[arg-type]
@@ -185,7 +185,7 @@ def test_what_lands_while_dead_letters_are_looked_at_gives_none_twice(
         return looked_at(self, *arguments)
 
     monkeypatch.setattr(Candidates, "_known", landing)
-    found = [one.place for one in Candidates(warehouse, read(rules)).chosen(Choice(by_rules=True), 1_000)]
+    found = [one.coordinate for one in Candidates(warehouse, read(rules)).chosen(Choice(by_rules=True), 1_000)]
     assert len(found) == len(set(found)) == 100
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from expectations.text import visible
 from pipelines.commands.show import SILVER, Letter
-from pipelines.commands.trace import Place
+from pipelines.commands.trace import Coordinate
 from pipelines.errors import UsageError
 from pipelines.payloads import Masked
 from pipelines.privacy import Masks
@@ -323,7 +323,7 @@ def test_no_masked_secret_is_in_any_output(drawn: tuple[dict[str, Any], list[dic
     its, rules, secrets = drawn
     its = {"dlq_topic_id": None, **dict.fromkeys(COLUMNS), **its}
     these = masks(*rules)
-    seen = Letter(Place("dlq.orders", 0, 5), SILVER, "accepted", its, these)
+    seen = Letter(Coordinate("dlq.orders", 0, 5), SILVER, "accepted", its, these)
     texts = [seen.as_json(), repr(these.record(its)), repr(these.payload(its, "value"))]
     for shown_as in ("auto", "text", "json", "hex"):
         texts += [seen.as_text(shown_as, full=True), seen.as_text(shown_as, full=False)]

@@ -16,7 +16,7 @@ from pipelines.alerts import listing, sender
 from pipelines.cli import app
 from pipelines.commands import ask, incidents, known
 from pipelines.commands.of_team import unlimited
-from pipelines.commands.trace import Place
+from pipelines.commands.trace import Coordinate
 from pipelines.errors import UsageError
 from pipelines.metrics import families
 from pipelines.run import runner
@@ -134,7 +134,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse with all tables and a landing directory, which a test copies."""
     place = tmp_path_factory.mktemp("site")
     its = sites.filled(load(warehouse=str(place / "warehouse"), landing=str(place / "landing")))
-    place_of = Place("orders", 4, 52)
+    place_of = Coordinate("orders", 4, 52)
     traced = {"cluster": "default", "outcome": "ACKNOWLEDGED", "slice": place_of.slice, **place_of._asdict()}
     store(its, "gold.message_ledger", traced)
     for contract in runner.contracts():

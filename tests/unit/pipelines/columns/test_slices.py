@@ -7,7 +7,7 @@ import re
 import pytest
 
 from pipelines.columns import slices
-from pipelines.commands.trace import Place
+from pipelines.commands.trace import Coordinate
 from pipelines.settings import ROOT
 
 NAMING = [
@@ -29,7 +29,7 @@ def test_a_select_cuts_partitions_as_python_does(select: re.Pattern[str]) -> Non
 
 def test_a_place_knows_its_slice() -> None:
     assert slices.expression("t", "p", "o") == "concat(lpad(o div 1000, 16, '0'), ':', p, ':', t)"
-    assert Place("orders", 3, 2_999).slice == "0000000000000002:3:orders"
+    assert Coordinate("orders", 3, 2_999).slice == "0000000000000002:3:orders"
     assert len(str((2**63 - 1) // slices.OFFSETS)) == slices.DIGITS
 
 

@@ -115,8 +115,8 @@ def whats(story: dict[str, Any]) -> list[str]:
 
 
 def test_a_place_can_be_written_as_kafka_prints_it() -> None:
-    assert trace.Place.of("orders-eu-0@52") == trace.Place.of("orders-eu:0:52") == ("orders-eu", 0, 52)
-    assert trace.Place.of("orders@52") is None
+    assert trace.Coordinate.of("orders-eu-0@52") == trace.Coordinate.of("orders-eu:0:52") == ("orders-eu", 0, 52)
+    assert trace.Coordinate.of("orders@52") is None
 
 
 def test_a_message_is_told_in_time_order(warehouse: Settings) -> None:

@@ -210,7 +210,7 @@ def test_an_explanation_and_a_plan_of_all_agree(
         told = json.loads(actions.explain(warehouse, entry.candidate.coordinate, "json").result)
         left_out = ["same_source_record"] if told["is_repeated"] else []
         assert [*told["reasons"], *left_out] == entry.reasons
-        others = [one.place for one in sorted(letters_of[entry.source.coordinate]) if one != entry.letter]
+        others = [one.coordinate for one in sorted(letters_of[entry.source.coordinate]) if one != entry.letter]
         assert told["of_same_source_record"] == others
         text = actions.explain(warehouse, entry.candidate.coordinate).result
         assert ("know nothing against" in text) == (not entry.reasons)
