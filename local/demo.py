@@ -197,8 +197,8 @@ def demo(console: Console) -> None:
         replayed = live.replay(settings, happened) if happened else ()
     _close_the_captures(settings, ends)
     tables = Warehouse(settings)
-    told = reading.gather(tables, replays=eligibility.Replays(tables).of_incident)
-    page = report.build(tables, content=replace(told, news=None))  # what ended is what the demo has just closed
+    content = reading.gather(tables, replays=eligibility.Replays(tables).of_incident)
+    page = report.build(tables, content=replace(content, news=None))  # what ended is what the demo has just closed
     console.print()
     console.print(_table_of_feeds(first))
     _show_unchanged(second, before, after, console)
@@ -207,7 +207,7 @@ def demo(console: Console) -> None:
         for sentence in replayed:
             console.print(escape(sentence), soft_wrap=True)
     _show_ways_on(page, airflow.log, console)
-    _show_the_page(told.light, console)
+    _show_the_page(content.light, console)
     _show_an_incident(settings, console)
     console.print(f"[dim]The demo took {time.monotonic() - began:.0f} s.[/dim]")
 
@@ -264,12 +264,12 @@ def land(settings: Settings, ends: datetime | None = None) -> dict[str, int]:
 
 def land_week(settings: Settings, ends: datetime) -> int:
     """Put the week of a shop that ends then into the landing directories; return the number of files."""
-    found = files(week(ends - END))
-    for path, lines in found.items():
+    lines_of = files(week(ends - END))
+    for path, lines in lines_of.items():
         name, _, file = path.partition("/")
         content = "".join(f"{line}\n" for line in lines).encode()
         _put(settings.landing_of(name) / f"{PREFIX}{file}", moved.text(content, ends - END))
-    return len(found)
+    return len(lines_of)
 
 
 def _land(directories: str, names: str, landing: Path, ends: datetime | None) -> int:
@@ -319,9 +319,9 @@ def _is_filled(settings: Settings) -> bool:
 def _close_the_captures(settings: Settings, ends: datetime) -> None:
     """Resolve what the captures' brokers were made to do, as a person does after a test: the week is what is told."""
     tables = Warehouse(settings)
-    for one in incidents.Incidents(tables, datetime.now(UTC)).known:
-        if one.state.is_open and one.row["last_at"] < ends - timedelta(days=7):
-            actions.act(tables, one.row["incident_id"], actions.RESOLVE, note="From a test of the brokers.")
+    for incident in incidents.Incidents(tables, datetime.now(UTC)).known:
+        if incident.state.is_open and incident.row["last_at"] < ends - timedelta(days=7):
+            actions.act(tables, incident.row["incident_id"], actions.RESOLVE, note="From a test of the brokers.")
 
 
 def delta_log(warehouse: Path) -> dict[str, int]:
@@ -474,12 +474,12 @@ def _show_the_page(light: Light, console: Console) -> None:
 def _show_an_incident(settings: Settings, console: Console) -> None:
     """Show all that is known of the most urgent incident."""
     tables = Warehouse(settings)
-    found = incidents.listed(tables, "json").result.splitlines()
-    if not found:
+    listed = incidents.listed(tables, "json").result.splitlines()
+    if not listed:
         return
-    opened = counted(len(found), "incident")
+    opened = counted(len(listed), "incident")
     console.print(f"\n[bold]The most urgent of {opened}[/bold]")
-    story = incidents.one(tables, json.loads(found[0])["incident_id"]).result
+    story = incidents.one(tables, json.loads(listed[0])["incident_id"]).result
     console.print(story, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -142,8 +142,10 @@ class KafkaClient:
                 described = self._described(topic)
                 if not described.topicId().equals(topic_id):  # that of an earlier topic of the name
                     return False
-                found = list(described.partitions())
-                return len(found) == partitions and all(one.leader() and not one.leader().isEmpty() for one in found)
+                known = list(described.partitions())
+                return len(known) == partitions and all(
+                    partition.leader() and not partition.leader().isEmpty() for partition in known
+                )
         except KafkaFailure as failure:
             if failure.reason == "UnknownTopicOrPartitionException":
                 return False

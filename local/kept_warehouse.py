@@ -39,13 +39,13 @@ def main() -> int:
         print(f"{target.relative_to(ROOT)} is kept already: what users have of that version does not change.")
         return 1
     with tempfile.TemporaryDirectory(prefix="afterlog-") as made:
-        place = Path(made)
-        _land(place / "landing")
-        given = ["--warehouse", os.fspath(place / "warehouse"), "--landing", os.fspath(place / "landing")]
+        directory = Path(made)
+        _land(directory / "landing")
+        given = ["--warehouse", os.fspath(directory / "warehouse"), "--landing", os.fspath(directory / "landing")]
         for _ in range(2):  # the second run finds the last files, so that tables have several versions
             _command(["run", *given])
-            _land(place / "landing", again=True)
-        packed = pack(place)
+            _land(directory / "landing", again=True)
+        packed = pack(directory)
     if len(packed) > MOST_BYTES:
         print(f"The warehouse has {len(packed):,} bytes, more than {MOST_BYTES:,}: let it land less.")
         return 1
@@ -57,7 +57,7 @@ def main() -> int:
 
 def _land(landing: Path, again: bool = False) -> None:
     """Land the planted files; at first without those whose names sort last in their directory."""
-    for directory in sorted(one for one in PLANTED.iterdir() if one.is_dir()):
+    for directory in sorted(directory for directory in PLANTED.iterdir() if directory.is_dir()):
         files = sorted(path for path in directory.rglob("*") if path.is_file())
         for path in files if again else files[:-1] or files:
             target = landing / path.relative_to(PLANTED)
@@ -71,12 +71,12 @@ def _command(arguments: list[str]) -> None:
     subprocess.run([sys.executable, "-m", "afterlog", *arguments], cwd=ROOT, env=variables, check=True)
 
 
-def pack(place: Path) -> bytes:
+def pack(directory: Path) -> bytes:
     """Return a directory as a compressed archive, in the order of names and without what tells who packed it."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for path in sorted(place.rglob("*")):
-            within = path.relative_to(place)
+        for path in sorted(directory.rglob("*")):
+            within = path.relative_to(directory)
             if path.is_file() and not any(part in LEFT_OUT for part in within.parts):
                 entry = archive.gettarinfo(path, os.fspath(within))
                 entry.uid = entry.gid = 0
@@ -86,10 +86,10 @@ def pack(place: Path) -> bytes:
     return lzma.compress(out.getvalue(), preset=9 | lzma.PRESET_EXTREME)
 
 
-def unpack(archive: Path, place: Path) -> None:
+def unpack(archive: Path, directory: Path) -> None:
     """Write the files of a kept warehouse below a directory: ``warehouse`` and ``landing``."""
     with tarfile.open(fileobj=io.BytesIO(lzma.decompress(archive.read_bytes()))) as packed:
-        packed.extractall(place, filter="data")
+        packed.extractall(directory, filter="data")
 
 
 if __name__ == "__main__":

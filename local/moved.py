@@ -37,27 +37,27 @@ _MAGIC = 2
 
 def content(file: Path, by: timedelta) -> bytes:
     """Return the content of a captured file with all times moved."""
-    found = file.read_bytes()
+    data = file.read_bytes()
     if not by:
-        return found
+        return data
     if file.suffix == ".gz":
-        return gzip.compress(text(gzip.decompress(found), by), mtime=0)
-    return segment(found, by) if file.parent.name.rpartition("-")[2].isdecimal() else text(found, by)
+        return gzip.compress(text(gzip.decompress(data), by), mtime=0)
+    return segment(data, by) if file.parent.name.rpartition("-")[2].isdecimal() else text(data, by)
 
 
 def text(lines: bytes, by: timedelta) -> bytes:
     """Return lines with all times moved; equal lines stay equal, and lines that are cut off stay so."""
 
-    def moved(found: re.Match[bytes]) -> bytes:
-        if found["millis"]:
-            return b"%d" % _millis(int(found["millis"]), by)
-        if found["base64"]:
-            return _encoded(found["base64"], by)
-        at = datetime.fromisoformat(f"{found['day'].decode()}T{found['clock'].decode()}+00:00")
+    def moved(match: re.Match[bytes]) -> bytes:
+        if match["millis"]:
+            return b"%d" % _millis(int(match["millis"]), by)
+        if match["base64"]:
+            return _encoded(match["base64"], by)
+        at = datetime.fromisoformat(f"{match['day'].decode()}T{match['clock'].decode()}+00:00")
         if not FIRST <= at < LAST:
-            return found[0]
-        at += timedelta(milliseconds=int(found["fraction"])) + by
-        between, point = found["between"].decode(), found["point"].decode()
+            return match[0]
+        at += timedelta(milliseconds=int(match["fraction"])) + by
+        between, point = match["between"].decode(), match["point"].decode()
         return f"{at:%Y-%m-%d}{between}{at:%H:%M:%S}{point}{at.microsecond // 1000:03}".encode()
 
     return _TIMES.sub(moved, lines)

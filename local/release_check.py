@@ -29,10 +29,10 @@ def main(project: Path = ROOT) -> int:
 
 def _entry(project: Path, version: str) -> str:
     entries = list(_ENTRY.finditer((project / "CHANGELOG.md").read_text(encoding="utf-8")))
-    found = next((entry for entry in entries if entry["version"] == version), None)
-    if found is None:
+    written = next((entry for entry in entries if entry["version"] == version), None)
+    if written is None:
         return f"write `## [{version}] - <day>` above what CHANGELOG.md has of [Unreleased]"
-    return "" if found["day"] else f"write the day behind ## [{version}] in CHANGELOG.md"
+    return "" if written["day"] else f"write the day behind ## [{version}] in CHANGELOG.md"
 
 
 def _unreleased(project: Path, version: str) -> str:

@@ -59,9 +59,9 @@ def main() -> int:
     try:
         settings = load()
         take(settings.reports() / addresses.FRONT, PICTURES / "front.png")
-        found = incidents.listed(Warehouse(settings), "json").result.splitlines()
-        if found:
-            page = settings.reports() / addresses.incident(json.loads(found[0])["incident_id"])
+        listed = incidents.listed(Warehouse(settings), "json").result.splitlines()
+        if listed:
+            page = settings.reports() / addresses.incident(json.loads(listed[0])["incident_id"])
             take(page, PICTURES / "incident.png")
         print(f"The pictures are in {PICTURES}.")
     except AfterlogError as error:

@@ -127,7 +127,7 @@ def _served(asked: socket.socket, command: Callable[[], object]) -> bool:
     """Do what a connection asks for; tell whether that is to end."""
     flags = socket.MSG_WAITALL | getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # only Linux has the second one
     head, descriptors, _, _ = socket.recv_fds(asked, _LENGTH, 2, flags)
-    files = [os.fdopen(one, "w", 1, encoding="utf-8", errors="backslashreplace") for one in descriptors]
+    files = [os.fdopen(descriptor, "w", 1, encoding="utf-8", errors="backslashreplace") for descriptor in descriptors]
     try:
         length = int.from_bytes(head, "big")
         if len(head) < _LENGTH or len(files) != 2 or length > _MOST_BYTES:
@@ -143,8 +143,8 @@ def _served(asked: socket.socket, command: Callable[[], object]) -> bool:
         began = time.monotonic()
         code = _code(request, command, *files)
         done.set()
-        told = json.dumps(request["arguments"])
-        print(f"{told}: exit code {code}, {time.monotonic() - began:.1f} s", flush=True)
+        arguments = json.dumps(request["arguments"])
+        print(f"{arguments}: exit code {code}, {time.monotonic() - began:.1f} s", flush=True)
     finally:
         for file in files:
             with contextlib.suppress(OSError):  # nobody reads it any more
@@ -246,15 +246,15 @@ def _warm_up(archive: Path | None) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run ``serve DESCRIPTOR [ARCHIVE]`` or ``run ADDRESS ARGUMENT...``."""
-    what, place, *more = arguments
+    what, address, *more = arguments
     if what == "run":
-        return run(place, more)
+        return run(address, more)
     signal.signal(signal.SIGTERM, lambda *_: _end())
     _end_with_starter()
     from pipelines.cli import main as command
 
     archive = Path(more[0]) if more else None
-    serve(socket.socket(fileno=int(place)), command, partial(_warm_up, archive))
+    serve(socket.socket(fileno=int(address)), command, partial(_warm_up, archive))
     if archive:
         from local import class_data_archive
 

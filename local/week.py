@@ -66,12 +66,12 @@ class Story(Plan):
 
     def landed(self) -> Scenario:
         """Return the story with its files, the deployments among them."""
-        found = super().landed()
+        scenario = super().landed()
         if not self.deployments:
-            return found
-        first, *later = found.files
+            return scenario
+        first, *later = scenario.files
         changes = {f"changes/{self.name}.jsonl": tuple(self.deployments)}
-        return replace(found, files=({**first, **changes}, *later))
+        return replace(scenario, files=({**first, **changes}, *later))
 
     def fails(
         self, verdict: str, error: Error, times: Sequence[int], share: float = 1.0, suspect: Suspect | None = None
@@ -217,4 +217,4 @@ def _by_day(story: Story, an_hour: float, moved: timedelta) -> Iterator[int]:
 
 def files(scenarios: Sequence[Scenario]) -> Mapping[str, tuple[str, ...]]:
     """Return the lines of all files, by their names below a landing directory."""
-    return {name: lines for one in scenarios for batch in one.files for name, lines in batch.items()}
+    return {name: lines for scenario in scenarios for batch in scenario.files for name, lines in batch.items()}
