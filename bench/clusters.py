@@ -18,28 +18,28 @@ DRIVER, EXECUTOR = "1750m", "1200m"
 
 def by_cores(landing: Path, scratch: Path, records: int) -> dict[int, float]:
     """Return the seconds of sessions on this machine, each limited to so many cores."""
-    found = {}
+    seconds = {}
     for cores in ONE_AND_TWO:
         with limited_to(cores):
-            found[cores] = _seconds(landing, scratch / f"cores-{cores}", records, {"spark.master": f"local[{cores}]"})
-    return found
+            seconds[cores] = _seconds(landing, scratch / f"cores-{cores}", records, {"spark.master": f"local[{cores}]"})
+    return seconds
 
 
 def by_workers(landing: Path, scratch: Path, records: int) -> dict[int, float]:
     """Return the seconds of sessions on clusters of so many workers, of one core each."""
-    found = {}
+    seconds = {}
     for workers in ONE_AND_TWO:
         with (
             tempfile.TemporaryDirectory(prefix="cluster-", dir=scratch) as directory,
             Cluster(Path(directory) / "spark", {}, workers, EXECUTOR) as cluster,
         ):
-            found[workers] = _seconds(landing, scratch / f"workers-{workers}", records, cluster.properties)
-    return found
+            seconds[workers] = _seconds(landing, scratch / f"workers-{workers}", records, cluster.properties)
+    return seconds
 
 
 def _seconds(landing: Path, out: Path, records: int, properties: dict[str, str]) -> float:
     given = {**properties, "spark.driver.memory": DRIVER}
-    named = [word for name, value in given.items() for word in ("--property", f"{name}={value}")]
+    options = [word for name, value in given.items() for word in ("--property", f"{name}={value}")]
     command = [sys.executable, "-m", "bench.warm", "afterlog", str(landing), str(out), "--records", str(records)]
-    done = subprocess.run([*command, *named], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([*command, *options], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     return float(json.loads(done.stdout.strip().splitlines()[-1])["seconds"])

@@ -151,12 +151,14 @@ def candidates() -> str:
     """Return the statement that decodes and judges; a field's header depends on the profile."""
     placed = {}
     for field in FIELDS:
-        cases = (f"WHEN '{name}' THEN '{of[field]}'" for name, of in PROFILES.items() if field in of)
-        place = f"list_position(names, CASE profile {' '.join(cases)} END)"
-        placed[field] = f"try(from_base64(contents[{place}])) AS b_{field}"
+        cases = (
+            f"WHEN '{name}' THEN '{header_of[field]}'" for name, header_of in PROFILES.items() if field in header_of
+        )
+        position = f"list_position(names, CASE profile {' '.join(cases)} END)"
+        placed[field] = f"try(from_base64(contents[{position}])) AS b_{field}"
     return CANDIDATES.format(
-        markers=", ".join(f"'{of['topic']}'" for of in PROFILES.values()),
-        profiles=" ".join(f"WHEN '{of['topic']}' THEN '{name}'" for name, of in PROFILES.items()),
+        markers=", ".join(f"'{header_of['topic']}'" for header_of in PROFILES.values()),
+        profiles=" ".join(f"WHEN '{header_of['topic']}' THEN '{name}'" for name, header_of in PROFILES.items()),
         bytes=", ".join(placed.values()),
         texts=", ".join(
             f"try(decode(b_{field})) AS t_{field}" for field in FIELDS if field not in ("partition", "offset")

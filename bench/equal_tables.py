@@ -128,8 +128,8 @@ class Stored:
     def types(self) -> dict[str, str]:
         """The Delta types of the columns that are compared, in order."""
         fields = json.loads(self.delta.schema().to_json())["fields"]
-        named = {self.renames.column(self.name, one["name"]): json.dumps(_bare(one["type"])) for one in fields}
-        return {name: kind for name, kind in named.items() if not _is_left_out(self.name, name)}
+        kinds = {self.renames.column(self.name, column["name"]): json.dumps(_bare(column["type"])) for column in fields}
+        return {name: kind for name, kind in kinds.items() if not _is_left_out(self.name, name)}
 
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Yield the values of these columns, row by row; a timestamp is its microseconds."""
@@ -162,7 +162,7 @@ def _bare(kind: Any) -> Any:
     """Return a Delta type without comments and without what is nullable in it."""
     if isinstance(kind, dict):
         return {key: _bare(value) for key, value in kind.items() if key not in ("metadata", "nullable", "containsNull")}
-    return [_bare(one) for one in kind] if isinstance(kind, list) else kind
+    return [_bare(part) for part in kind] if isinstance(kind, list) else kind
 
 
 def _without_times(kind: DataType) -> DataType:
@@ -170,14 +170,14 @@ def _without_times(kind: DataType) -> DataType:
     if DataType.is_timestamp(kind):
         return DataType.int64()
     if DataType.is_struct(kind):
-        return DataType.struct([_field_without_times(one) for one in kind.fields])
+        return DataType.struct([_field_without_times(column) for column in kind.fields])
     if DataType.is_list(kind) and kind.value_field is not None:
         return DataType.list(_field_without_times(kind.value_field))
     return kind
 
 
-def _field_without_times(one: Field) -> Field:
-    return Field(one.name, _without_times(one.type), nullable=one.nullable)
+def _field_without_times(column: Field) -> Field:
+    return Field(column.name, _without_times(column.type), nullable=column.nullable)
 
 
 @dataclass
@@ -213,7 +213,9 @@ class Comparer:
     def tables(self, name: str, base: Stored | None, now: Stored | None) -> Comparison:
         """Return the comparison of one table as two versions wrote it; None: a version has no such table."""
         if base is None or now is None:
-            before, after = (None if one is None else sum(1 for _ in one.rows(list(one.types))) for one in (base, now))
+            before, after = (
+                None if stored is None else sum(1 for _ in stored.rows(list(stored.types))) for stored in (base, now)
+            )
             return Comparison(name, before, after, ["the table is in one version only"])
         findings = [f"column {column} is in base only" for column in base.types if column not in now.types]
         findings += [f"column {column} is in now only" for column in now.types if column not in base.types]
@@ -237,11 +239,11 @@ class Comparer:
         self, base: Stored, now: Stored, columns: Sequence[str], before: Counter[str], after: Counter[str]
     ) -> list[str]:
         missing, added = before - after, after - before
-        told = [f"{counted(missing.total(), 'row')} in base only, {counted(added.total(), 'row')} in now only"]
+        lines = [f"{counted(missing.total(), 'row')} in base only, {counted(added.total(), 'row')} in now only"]
         shown = 0
         for row in missing.keys() | added.keys():
             if before[row] and after[row] and shown < self.most_shown:
-                told.append(
+                lines.append(
                     f"row {row[:12]}: {counted(before[row], 'copy')} in base, {counted(after[row], 'copy')} in now"
                 )
                 shown += 1
@@ -254,22 +256,22 @@ class Comparer:
             like = self._most_similar(values, new)
             if like is None:
                 if shown < self.most_shown:
-                    told.append(f"row {row[:12]} is in base only, and no row in now is like it")
+                    lines.append(f"row {row[:12]} is in base only, and no row in now is like it")
                     shown += 1
                 continue
             theirs = new.pop(like)
-            different = [place for place, one in enumerate(values) if one != theirs[place]]
-            pairs.update(columns[place] for place in different)
+            different = [index for index, digest in enumerate(values) if digest != theirs[index]]
+            pairs.update(columns[index] for index in different)
             if shown < self.most_shown:
-                words = (f"{columns[place]} {values[place][:12]} -> {theirs[place][:12]}" for place in different)
-                told.append(f"row {row[:12]} -> {like[:12]}: {', '.join(words)}")
+                words = (f"{columns[index]} {values[index][:12]} -> {theirs[index][:12]}" for index in different)
+                lines.append(f"row {row[:12]} -> {like[:12]}: {', '.join(words)}")
                 shown += 1
         for row in list(new)[: max(0, self.most_shown - shown)]:
-            told.append(f"row {row[:12]} is in now only, and no row in base is like it")
+            lines.append(f"row {row[:12]} is in now only, and no row in base is like it")
         if pairs:
             counts = ", ".join(f"{column} ({count})" for column, count in pairs.most_common())
-            told.append(f"columns that differ between similar rows: {counts}")
-        return told
+            lines.append(f"columns that differ between similar rows: {counts}")
+        return lines
 
     def _kept(self, stored: Stored, columns: Sequence[str], wanted: set[str]) -> dict[str, tuple[str, ...]]:
         """Return the hashes of each value of the wanted rows, by the row's hash."""
@@ -291,12 +293,12 @@ class Comparer:
 
 def _tables(warehouse: Path, renames: Renames) -> dict[str, Stored]:
     """Return the tables of a warehouse by their new names."""
-    found = {}
+    tables = {}
     for log in warehouse.glob("*/*/_delta_log"):
         name = renames.table(".".join(log.parent.relative_to(warehouse).parts))
         if name.partition(".")[0] in LAYERS:
-            found[name] = Stored(name, DeltaTable(str(log.parent)), renames)
-    return found
+            tables[name] = Stored(name, DeltaTable(str(log.parent)), renames)
+    return tables
 
 
 # --- runs of two versions ---------------------------------------------------------------------------------------------
@@ -322,8 +324,8 @@ class Version:
     def check(self) -> None:
         """Raise CannotCompare if Python takes the code of another checkout."""
         done = self._python("-c", "import expectations, pipelines; print(pipelines.__file__, expectations.__file__)")
-        places = [Path(place).resolve() for place in done.stdout.split()]
-        if len(places) != 2 or not all(place.is_relative_to(self.checkout.resolve()) for place in places):
+        places = [Path(path).resolve() for path in done.stdout.split()]
+        if len(places) != 2 or not all(path.is_relative_to(self.checkout.resolve()) for path in places):
             raise CannotCompare(f"{self.name} does not run its own code.\n{done.stderr[-2_000:]}")
 
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -339,32 +341,32 @@ class Version:
         )
 
 
-def checked_out(name: str, revision: str | None, place: Path) -> Version:
+def checked_out(name: str, revision: str | None, directory: Path) -> Version:
     """Copy a revision's files (None: those of this checkout, with uncommitted changes) and give it what it runs with.
 
     It shares this checkout's packages and jars where its locks agree with them. Else ``make setup`` installs its own.
 
     Raises CannotCompare: there is no such revision, or its set-up fails.
     """
-    place.mkdir(parents=True)
+    directory.mkdir(parents=True)
     if revision is None:
         listed = _git("ls-files", "-z", "--cached", "--others", "--exclude-standard").decode().split("\0")
         for file in filter(None, listed):
             if (ROOT / file).is_file() and not (ROOT / file).is_symlink():
-                (place / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / file, place / file)
+                (directory / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / file, directory / file)
     else:
         commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
         with tarfile.open(fileobj=io.BytesIO(_git("archive", "--format=tar", commit))) as archive:
-            archive.extractall(place, filter="data")
-    if _shares_packages(place):
+            archive.extractall(directory, filter="data")
+    if _shares_packages(directory):
         for link in LINKED:
             if (ROOT / link).exists():
-                (place / link).parent.mkdir(exist_ok=True)
-                (place / link).symlink_to((ROOT / link).resolve())
-    elif (done := subprocess.run(["make", "setup"], cwd=place, check=False, stdout=sys.stderr)).returncode:
+                (directory / link).parent.mkdir(exist_ok=True)
+                (directory / link).symlink_to((ROOT / link).resolve())
+    elif (done := subprocess.run(["make", "setup"], cwd=directory, check=False, stdout=sys.stderr)).returncode:
         raise CannotCompare(f"make setup of {name} ends with {done.returncode}.")
-    version = Version(name, place)
+    version = Version(name, directory)
     version.check()
     return version
 
@@ -379,8 +381,8 @@ def _git(*arguments: str) -> bytes:
 def _shares_packages(checkout: Path) -> bool:
     """Tell whether this checkout's packages and jars have the versions that another one's locks name."""
     theirs, ours = (
-        {(one["name"], one.get("version")) for one in tomllib.loads(text)["package"]}
-        for text in ((place / "uv.lock").read_text(encoding="utf-8") for place in (checkout, ROOT))
+        {(package["name"], package.get("version")) for package in tomllib.loads(text)["package"]}
+        for text in ((directory / "uv.lock").read_text(encoding="utf-8") for directory in (checkout, ROOT))
     )
     jars = Path("conf", "ivy.xml")
     return theirs <= ours and (checkout / jars).read_bytes() == (ROOT / jars).read_bytes()
@@ -409,15 +411,15 @@ def run_both(
 
 def show(title: str, comparisons: Sequence[Comparison]) -> None:
     """Print a line per table, and below it what differs."""
-    width = max([len("table"), *(len(one.table) for one in comparisons)])
+    width = max([len("table"), *(len(comparison.table) for comparison in comparisons)])
     print(f"\n{title}\n{'table':{width}}  {'rows base':>10}  {'rows now':>10}  equal")
-    for one in comparisons:
-        base, now = ("none" if count is None else f"{count:,}" for count in (one.base, one.now))
-        print(f"{one.table:{width}}  {base:>10}  {now:>10}  {'yes' if one.is_equal else 'NO'}")
-        for finding in one.findings:
+    for comparison in comparisons:
+        base, now = ("none" if count is None else f"{count:,}" for count in (comparison.base, comparison.now))
+        print(f"{comparison.table:{width}}  {base:>10}  {now:>10}  {'yes' if comparison.is_equal else 'NO'}")
+        for finding in comparison.findings:
             print(f"    {finding}")
-    different = sum(not one.is_equal for one in comparisons)
-    empty = sum(one.is_equal and not one.base for one in comparisons)
+    different = sum(not comparison.is_equal for comparison in comparisons)
+    empty = sum(comparison.is_equal and not comparison.base for comparison in comparisons)
     print(f"{len(comparisons)} tables: {len(comparisons) - different} equal ({empty} of them empty), {different} not")
 
 
@@ -441,11 +443,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         comparer = Comparer(Renames.parse(given.rename), given.rows)
         if given.warehouses:
-            if absent := [place for place in given.warehouses if not any(place.glob("*/*/_delta_log"))]:
+            if absent := [warehouse for warehouse in given.warehouses if not any(warehouse.glob("*/*/_delta_log"))]:
                 raise CannotCompare(f"There is no warehouse in {absent[0]}.", 2)
             compared = comparer.warehouses(*given.warehouses)
             show("warehouses", compared)
-            return 0 if all(one.is_equal for one in compared) else 1
+            return 0 if all(comparison.is_equal for comparison in compared) else 1
         return _compare_versions(given, comparer)
     except CannotCompare as error:
         print(error, file=sys.stderr)
@@ -466,7 +468,7 @@ def _compare_versions(given: argparse.Namespace, comparer: Comparer) -> int:
                 compared = comparer.warehouses(*run_both(base, now, landing, scratch / landing.name, say))
                 show(landing.name, compared)
                 sys.stdout.flush()
-                are_equal &= all(one.is_equal for one in compared)
+                are_equal &= all(comparison.is_equal for comparison in compared)
     finally:
         if given.keep is None:
             shutil.rmtree(scratch, ignore_errors=True)

@@ -75,12 +75,16 @@ def _records(make: Callable[..., DataFrame], **more: Any) -> Land:
 def _pushes(_: SparkSession, directory: Path, count: int, first: int) -> None:
     """Write pushes of 500 groups in turn."""
     numbers = range(first, first + count)
-    _write(directory / "requests.log", (line for one in numbers for line in pushed(one % 500, one // 500, NODES)))
+    _write(
+        directory / "requests.log", (line for number in numbers for line in pushed(number % 500, number // 500, NODES))
+    )
 
 
 def _statements(_: SparkSession, directory: Path, count: int, first: int) -> None:
     """Write statements on 500 topics in turn, each of which changes one setting."""
-    _write(directory / "statements.jsonl", (stated(one % 500, one // 500) for one in range(first, first + count)))
+    _write(
+        directory / "statements.jsonl", (stated(number % 500, number // 500) for number in range(first, first + count))
+    )
 
 
 def _write(file: Path, lines: Iterable[str]) -> None:
@@ -170,15 +174,15 @@ def cost_onto(spark: SparkSession, settings: Settings, scenario: Scenario, histo
         def report(done: StageRun, seconds: dict[str, float] = seconds) -> None:
             seconds[done.table] = round((done.finished_at - done.started_at).total_seconds(), 2)
 
-        with _peak() as peak, _files_of_duckdb() as named, lock.writer(settings, "bench"):
+        with _peak() as peak, _files_of_duckdb() as file_counts, lock.writer(settings, "bench"):
             began = time.perf_counter()
             runner.run(warehouse, of_feeds, report)
             took = time.perf_counter() - began
     size, added, removed = written(warehouse, since)
     logs = log_bytes(warehouse, tables)
-    slowest = dict(sorted(seconds.items(), key=lambda one: -one[1])[:5])
+    slowest = dict(sorted(seconds.items(), key=lambda pair: -pair[1])[:5])
     shutil.rmtree(Path(settings.warehouse).parent)
-    read = _files_of_spark(spark, executed) + sum(named)
+    read = _files_of_spark(spark, executed) + sum(file_counts)
     return Cost(
         scenario.name, history, landed_in, scenario.new, took, read, size, added, removed, logs, peak[0], slowest
     )
@@ -209,14 +213,14 @@ def _peak() -> Iterator[list[int]]:
 @contextmanager
 def _files_of_duckdb() -> Iterator[list[int]]:
     """Yield a list to which the block adds how many files of a table DuckDB gets to read, each time it does."""
-    rows, named = sessions.rows, []
+    rows, file_counts = sessions.rows, []
 
     def counted(connection: Any, files: Any, paths: Any, more: str = "") -> str:
-        named.append(len(paths))
+        file_counts.append(len(paths))
         return rows(connection, files, paths, more)
 
     with patch.object(sessions, "rows", counted):
-        yield named
+        yield file_counts
 
 
 def _executions(spark: SparkSession) -> list[Any]:
@@ -226,7 +230,7 @@ def _executions(spark: SparkSession) -> list[Any]:
 
 
 def _last_execution(spark: SparkSession) -> int:
-    return max((one.executionId() for one in _executions(spark)), default=-1)
+    return max((execution.executionId() for execution in _executions(spark)), default=-1)
 
 
 def _files_of_spark(spark: SparkSession, since: int) -> int:

@@ -59,7 +59,7 @@ class Score:
     @property
     def shares(self) -> dict[str, float]:
         """The share of right answers by name."""
-        right = sum(count for (true, found), count in self.verdicts.items() if true == found)
+        right = sum(count for (true, given), count in self.verdicts.items() if true == given)
         return {
             "incidents": self.incidents[True] / max(self.incidents.total(), 1),
             "verdicts": right / max(self.verdicts.total(), 1),
@@ -71,7 +71,7 @@ class Score:
         """The confusion matrix as a table of Markdown: a row per true verdict, a column per verdict given."""
         lines = [f"| true | {' | '.join(VERDICTS)} |", f"|---|{'---|' * len(VERDICTS)}"]
         lines += [
-            f"| {true} | {' | '.join(str(self.verdicts[true, found] or '') for found in VERDICTS)} |"
+            f"| {true} | {' | '.join(str(self.verdicts[true, given] or '') for given in VERDICTS)} |"
             for true in VERDICTS
         ]
         return "\n".join(lines)
@@ -82,88 +82,88 @@ def expected(truth: TrueIncident) -> str:
     return REJECTION if truth.verdict == UNDETERMINED and truth.rejection else truth.verdict
 
 
-def is_suspect(found: Mapping[str, Any], truth: Suspect) -> bool:
+def is_suspect(suspect: Mapping[str, Any], truth: Suspect) -> bool:
     """Tell whether a suspect is the true one; the table names headers, and never values."""
-    if truth.kind != found["kind"]:
+    if truth.kind != suspect["kind"]:
         return False
-    return truth.kind in ("schema_id", "key_prefix") or bool(found["name"] == truth.name.partition("=")[0])
+    return truth.kind in ("schema_id", "key_prefix") or bool(suspect["name"] == truth.name.partition("=")[0])
 
 
 def score(tables: Warehouse, all_scenarios: Sequence[Scenario]) -> Score:
     """Compare the incidents of a warehouse with the truth."""
     known: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for one in jvmless.rows(tables, "gold.dlq_incidents", {"cluster": tables.cluster}):
-        if one["record_count"]:
-            known[tuple(one[name] for name in NAMED)] = one
+    for incident in jvmless.rows(tables, "gold.dlq_incidents", {"cluster": tables.cluster}):
+        if incident["record_count"]:
+            known[tuple(incident[name] for name in NAMED)] = incident
     first = {
         suspect["incident_id"]: suspect
         for suspect in jvmless.rows(tables, "gold.incident_suspects", {"cluster": tables.cluster})
         if suspect["rank"] == 1
     }
-    found = Score()
+    result = Score()
     for scenario in all_scenarios:
         for truth in scenario.truth:
             times = (truth.first_at, truth.last_at)
             row = known.get((truth.original_topic, truth.consumer_group, *times, truth.records))
-            found.incidents[row is not None] += 1
+            result.incidents[row is not None] += 1
             label = f"{scenario.name} {truth.consumer_group} {truth.profile} {truth.error[:50]!r}"
             if row is None:
-                found.misses.append(f"not found: {label} {truth.verdict} noise={truth.noise} {times} {truth.records}")
+                result.misses.append(f"not found: {label} {truth.verdict} noise={truth.noise} {times} {truth.records}")
                 continue
-            found.verdicts[expected(truth), row["verdict"]] += 1
+            result.verdicts[expected(truth), row["verdict"]] += 1
             if expected(truth) != row["verdict"]:
                 shares = {name: row[name] for name in row if name.endswith("_share") or name.startswith("attribute_")}
                 counts = f"{row['record_count']} of {row['source_record_count']}, {row['key_count']} keys"
-                found.misses.append(
+                result.misses.append(
                     f"{expected(truth)} is {row['verdict']}: {label} noise={truth.noise} {counts} {shares}"
                 )
             if truth.first_suspect is not None and not truth.noise:
                 blamed = first.get(row["incident_id"])
                 is_right = blamed is not None and is_suspect(blamed, truth.first_suspect)
-                found.suspects[is_right] += 1
+                result.suspects[is_right] += 1
                 if not is_right:
                     given = blamed and (blamed["kind"], blamed["name"], blamed["score"])
-                    found.misses.append(f"suspect {truth.first_suspect} is {given}: {label} {truth.verdict}")
-    return found
+                    result.misses.append(f"suspect {truth.first_suspect} is {given}: {label} {truth.verdict}")
+    return result
 
 
-def measured(spark: SparkSession, place: Path, seed: int, count: int, shape: str = "usual") -> Score:
+def measured(spark: SparkSession, directory: Path, seed: int, count: int, shape: str = "usual") -> Score:
     """Land scenarios below a directory, run all feeds after each batch, and return the score."""
     made = list(scenarios(seed, count, SHAPES[shape]))
-    settings = load(landing=str(place / "landing"), warehouse=str(place / "warehouse"))
+    settings = load(landing=str(directory / "landing"), warehouse=str(directory / "warehouse"))
     tables = Warehouse(settings, spark)
     for batch in range(max(scenario.batches for scenario in made)):
         for scenario in made:
             if batch < scenario.batches:
-                scenario.land(place / "landing", batch)
+                scenario.land(directory / "landing", batch)
         with lock.writer(settings, "bench"):
             done = runner.run(tables, stages())
-        bad = {one.table: one.message for one in done if one.status not in ("passed", "idle")}
+        bad = {stage_run.table: stage_run.message for stage_run in done if stage_run.status not in ("passed", "idle")}
         if bad:
             raise RuntimeError(f"stages did not pass: {bad}")
     return score(Warehouse(settings), made)
 
 
-def told(found: Mapping[Drawn, Score], commit: str) -> str:
+def markdown(scores: Mapping[Drawn, Score], commit: str) -> str:
     """Return the shares of each draw and the confusion matrix of all in Markdown."""
     lines = [f"Measured at {commit}:", ""]
     lines += ["| scenarios | seed | shape | incidents with noise | " + " | ".join(f"{name} right" for name in TARGETS)]
     lines[-1] += " |"
     lines.append(f"|{'---|' * (4 + len(TARGETS))}")
-    for (seed, shape, count), one in found.items():
-        shares = " | ".join(f"{one.shares[name]:.1%}" for name in TARGETS)
-        lines.append(f"| {count} | {seed} | {shape} | {one.incidents.total():,} | {shares} |")
+    for (seed, shape, count), of_draw in scores.items():
+        shares = " | ".join(f"{of_draw.shares[name]:.1%}" for name in TARGETS)
+        lines.append(f"| {count} | {seed} | {shape} | {of_draw.incidents.total():,} | {shares} |")
     targets = " | ".join(f"{target:.0%}" for target in TARGETS.values())
     lines.append(f"| target | | | | {targets} |")
-    verdicts = sum((one.verdicts for one in found.values()), Counter[tuple[str, str]]())
+    verdicts = sum((of_draw.verdicts for of_draw in scores.values()), Counter[tuple[str, str]]())
     return "\n".join([*lines, "", Score(verdicts=verdicts).matrix, ""])
 
 
 def commit() -> str:
     """Return the commit of this checkout, or words that say that there is none."""
     command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "an unknown commit"
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "an unknown commit"
 
 
 def write(text: str, begin: str = BEGIN, end: str = END) -> None:
@@ -181,20 +181,20 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put the figures into docs/incidents.md")
     given = parser.parse_args()
     draws = ALL if given.seed is None else ((given.seed, given.shape, given.count),)
-    found: dict[Drawn, Score] = {}
+    scores: dict[Drawn, Score] = {}
     with (
-        tempfile.TemporaryDirectory(prefix="afterlog-incidents-", ignore_cleanup_errors=True) as place,
+        tempfile.TemporaryDirectory(prefix="afterlog-incidents-", ignore_cleanup_errors=True) as directory,
         spark_session(load(spark={"spark.driver.memory": "3g"})) as spark,
     ):
         for seed, shape, count in draws:
-            one = measured(spark, Path(place) / f"{shape}-{seed}", seed, count, shape)
-            found[seed, shape, count] = one
-            print(f"{shape} {seed}:", *one.misses, sep="\n", file=sys.stderr, flush=True)
-    text = told(found, commit())
+            of_draw = measured(spark, Path(directory) / f"{shape}-{seed}", seed, count, shape)
+            scores[seed, shape, count] = of_draw
+            print(f"{shape} {seed}:", *of_draw.misses, sep="\n", file=sys.stderr, flush=True)
+    text = markdown(scores, commit())
     print(text)
     if given.write:
         write(text)
-    is_met = all(one.shares[name] >= target for one in found.values() for name, target in TARGETS.items())
+    is_met = all(of_draw.shares[name] >= target for of_draw in scores.values() for name, target in TARGETS.items())
     sys.exit(0 if is_met else 1)
 
 

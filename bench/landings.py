@@ -101,8 +101,8 @@ def _acknowledgements(files: Iterable[Path]) -> Iterator[str]:
 def _source_of(line: str) -> tuple[str, int, int] | None:
     """Return topic, partition and offset of the source record, if a KIP-1191 broker wrote them; else None."""
     try:
-        named = {header["key"]: base64.b64decode(header["value"]).decode() for header in json.loads(line)["headers"]}
-        topic, partition, offset = (named[f"__dlq.errors.{name}"] for name in ("topic", "partition", "offset"))
+        texts = {header["key"]: base64.b64decode(header["value"]).decode() for header in json.loads(line)["headers"]}
+        topic, partition, offset = (texts[f"__dlq.errors.{name}"] for name in ("topic", "partition", "offset"))
         return topic, int(partition), int(offset)
     except (ValueError, KeyError, TypeError, binascii.Error):
         return None
@@ -126,10 +126,10 @@ def _request_log(batch: int) -> Iterator[str]:
 def _pushed(name: str, group: int, epoch: int) -> Iterator[str]:
     """Yield a heartbeat that asks for a topology, its push, a describe that shows it, and sometimes a deletion."""
     at = 60.0 * epoch + group
-    chain = ["source", *(f"step-{place}-{epoch if place == 1 else 0}" for place in range(NODES - 2)), "sink"]
+    chain = ["source", *(f"step-{step}-{epoch if step == 1 else 0}" for step in range(NODES - 2)), "sink"]
     made = [
         requests.node("source", 1, [chain[1]], sourceTopics=[f"in-{group}"]),
-        *(requests.node(one, 2, [following]) for one, following in pairwise(chain[1:])),
+        *(requests.node(node, 2, [following]) for node, following in pairwise(chain[1:])),
         requests.node("sink", 3, sinkTopic=f"in-{group + 1}"),
     ]
     topology = requests.description(made)

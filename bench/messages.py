@@ -77,37 +77,41 @@ def generated(count: int = 4_000, seed: int = 3) -> list[Labelled]:
     return [(template.format_map(values(chance)), template) for template in drawn]
 
 
-def of_loghub(place: Path) -> dict[str, list[Labelled]]:
+def of_loghub(directory: Path) -> dict[str, list[Labelled]]:
     """Return the labelled messages of each system in a checkout."""
-    found = {}
-    for file in sorted(place.glob("*/*_2k.log_structured.csv")):
+    messages = {}
+    for file in sorted(directory.glob("*/*_2k.log_structured.csv")):
         with file.open(encoding="utf-8", newline="") as lines:
-            found[file.parent.name] = [(row["Content"], row["EventId"]) for row in csv.DictReader(lines)]
-    return found
+            messages[file.parent.name] = [(row["Content"], row["EventId"]) for row in csv.DictReader(lines)]
+    return messages
 
 
 def score(messages: Sequence[Labelled], version: int) -> tuple[float, float]:
     """Return precision and recall of a version's patterns over the pairs of messages."""
     patterns = [(pattern_of(message, version), label) for message, label in messages]
     right = _pairs(patterns)
-    return right / (_pairs(found for found, _ in patterns) or 1), right / (_pairs(label for _, label in messages) or 1)
+    return right / (_pairs(pattern for pattern, _ in patterns) or 1), right / (
+        _pairs(label for _, label in messages) or 1
+    )
 
 
 def _pairs(values: Iterable[object]) -> int:
     return sum(count * (count - 1) // 2 for count in Counter(values).values())
 
 
-def told(sets: dict[str, list[Labelled]], at: str) -> str:
+def markdown(sets: dict[str, list[Labelled]], at: str) -> str:
     """Return precision and recall of each version in Markdown."""
     versions = range(1, VERSION + 1)
     scores = {name: [score(messages, version) for version in versions] for name, messages in sets.items()}
     heads = [f"{what}, version {version}" for version in versions for what in ("precision", "recall")]
     lines = [f"Measured at {at}:", "", f"| messages | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
-    for name, found in scores.items():
-        lines.append(f"| {name} | {' | '.join(f'{share:.1%}' for one in found for share in one)} |")
-    of_logs = [found for name, found in scores.items() if name != GENERATED]
+    for name, shares in scores.items():
+        lines.append(f"| {name} | {' | '.join(f'{share:.1%}' for pair in shares for share in pair)} |")
+    of_logs = [shares for name, shares in scores.items() if name != GENERATED]
     if of_logs:
-        means = [sum(one[to][part] for one in of_logs) / len(of_logs) for to in range(len(versions)) for part in (0, 1)]
+        means = [
+            sum(shares[to][part] for shares in of_logs) / len(of_logs) for to in range(len(versions)) for part in (0, 1)
+        ]
         lines.append(f"| mean of {len(of_logs)} logs | {' | '.join(f'{mean:.1%}' for mean in means)} |")
     return "\n".join([*lines, ""])
 
@@ -118,7 +122,7 @@ def main() -> None:
     parser.add_argument("loghub", type=Path, help="a checkout of github.com/logpai/loghub")
     parser.add_argument("--write", action="store_true", help="put the figures into docs/incidents.md")
     given = parser.parse_args()
-    text = told(of_loghub(given.loghub) | {GENERATED: generated()}, commit())
+    text = markdown(of_loghub(given.loghub) | {GENERATED: generated()}, commit())
     print(text)
     if given.write:
         write(text, BEGIN, END)

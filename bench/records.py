@@ -87,10 +87,10 @@ def dead_letters(
 def pushed(group: int, epoch: int, nodes: int) -> Iterator[str]:
     """Yield the request-log lines of one epoch of a group: a heartbeat that asks for a topology, and its push."""
     at, name = 60.0 * epoch + group / 100, f"group-{group}"
-    chain = ["source", *(f"step-{place}-{epoch if place == 7 else 0}" for place in range(nodes - 2)), "sink"]
+    chain = ["source", *(f"step-{step}-{epoch if step == 7 else 0}" for step in range(nodes - 2)), "sink"]
     made = [
         requests.node("source", 1, [chain[1]], sourceTopics=[f"in-{group}"]),
-        *(requests.node(one, 2, [following]) for one, following in pairwise(chain[1:])),
+        *(requests.node(node, 2, [following]) for node, following in pairwise(chain[1:])),
         requests.node("sink", 3, sinkTopic=f"in-{group + 1}"),
     ]
     yield requests.heartbeat(at, name, topology_epoch=epoch, required=True)

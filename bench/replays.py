@@ -37,11 +37,11 @@ def measured(bootstrap_servers: str, scratch: Path, count: int, batch: int = 500
     """Replay and produce records of 1 kB to a topic of three partitions, in turns."""
     settings = load(warehouse=str(scratch / "replays"), kafka={"bootstrap_servers": bootstrap_servers})
     asked = admin(settings)
-    found = Measured([], [])
+    seconds = Measured([], [])
     for attempt in range(_ATTEMPTS):
-        found.replayed.append(_replayed(settings, asked, f"replayed-{batch}-{attempt}", count, batch))
-        found.bare.append(_bare(settings, asked, f"bare-{batch}-{attempt}", count))
-    return found
+        seconds.replayed.append(_replayed(settings, asked, f"replayed-{batch}-{attempt}", count, batch))
+        seconds.bare.append(_bare(settings, asked, f"bare-{batch}-{attempt}", count))
+    return seconds
 
 
 def _records(asked: Admin, topic: str, count: int) -> list[PlannedRecord]:
@@ -66,7 +66,7 @@ def _bare(settings: Settings, asked: Admin, topic: str, count: int) -> float:
     """Return the seconds of a producer without transactions: its start, and all records acknowledged."""
     records = _records(asked, topic, count)
     began = time.perf_counter()
-    producer = made_of(settings, lambda found: Producer(found | {"acks": "all", "enable.idempotence": True}))
+    producer = made_of(settings, lambda given: Producer(given | {"acks": "all", "enable.idempotence": True}))
     for record in records:
         while True:
             try:

@@ -89,14 +89,14 @@ class Bench:
 
     def settings(self, name: str, **more: Any) -> Settings:
         """Return settings with a warehouse and a landing directory of their own."""
-        place = self.scratch / name
-        return load(warehouse=str(place / "warehouse"), landing=str(place / "landing"), **more)
+        directory = self.scratch / name
+        return load(warehouse=str(directory / "warehouse"), landing=str(directory / "landing"), **more)
 
     def records(self, count: int) -> int:
         """Return a number of records, multiplied by the scale, at least 100."""
         return max(100, int(count * self.scale))
 
-    def found(self, name: str, value: float, unit: str, target: float | None = None, **parts: Any) -> None:
+    def keep(self, name: str, value: float, unit: str, target: float | None = None, **parts: Any) -> None:
         """Keep a figure; ``target`` is the highest value that meets the target."""
         met = None if target is None else value <= target
         self.findings.append(Finding(name, value, unit, "" if target is None else f"<= {target:g} {unit}", met, parts))
@@ -124,10 +124,10 @@ def timed(owner: Any, name: str, spent: dict[str, float]) -> Iterator[None]:
     """Add up the seconds spent in a method while the block runs."""
     method = getattr(owner, name)
 
-    def timing(*arguments: Any, **named: Any) -> Any:
+    def timing(*arguments: Any, **keywords: Any) -> Any:
         began = time.perf_counter()
         try:
-            return method(*arguments, **named)
+            return method(*arguments, **keywords)
         finally:
             spent[name] = spent.get(name, 0.0) + time.perf_counter() - began
 
@@ -157,9 +157,9 @@ def pipeline(bench: Bench) -> None:
         shutil.rmtree(settings.warehouse)
         shutil.rmtree(bench.scratch / f"peer-{attempt}")
     parts = {"records": count, "seconds": ours, "by_hand_seconds": theirs}
-    bench.found("landing to gold / by hand without contracts", median(ratios), "x", 1.4, **parts)
-    bench.found("share of the gates in it", 100 * median(shares), "%", 20.0)
-    bench.found("records per second, landing to gold", count / median(ours), "records/s")
+    bench.keep("landing to gold / by hand without contracts", median(ratios), "x", 1.4, **parts)
+    bench.keep("share of the gates in it", 100 * median(shares), "%", 20.0)
+    bench.keep("records per second, landing to gold", count / median(ours), "records/s")
 
 
 RULES = (
@@ -209,7 +209,7 @@ def split(bench: Bench) -> None:
         Warehouse(settings, bench.spark).ensure(quarantine_contract(CANDIDATES))
     ratios = [mine / peer for mine, peer in zip(ours[1:], theirs[1:], strict=True)]
     parts = {"candidates": count, "rules": len(checks), "seconds": ours[1:], "by_hand_seconds": theirs[1:]}
-    bench.found("split and gate / two-pass split by hand", median(ratios), "x", 1.1, **parts, gate_seconds=gates[1:])
+    bench.keep("split and gate / two-pass split by hand", median(ratios), "x", 1.1, **parts, gate_seconds=gates[1:])
 
 
 def candidates_of(spark: SparkSession, count: int, path: Path) -> DataFrame:
@@ -236,9 +236,9 @@ def nothing_new(bench: Bench) -> None:
     settings = bench.settings("nothing-new")
     generate(bench.records(1_000), 3, Path(settings.landing))
     bench.run(settings)
-    bench.found("run with nothing new, warm session", median(bench.run(settings) for _ in range(5)), "s", 3.0)
+    bench.keep("run with nothing new, warm session", median(bench.run(settings) for _ in range(5)), "s", 3.0)
     command = ["run", "--warehouse", settings.warehouse, "--landing", settings.landing]
-    bench.found("afterlog run with nothing new, as a command", cold(command), "s", 3.0)
+    bench.keep("afterlog run with nothing new, as a command", cold(command), "s", 3.0)
 
 
 def increment(bench: Bench) -> None:
@@ -255,7 +255,7 @@ def increment(bench: Bench) -> None:
         Warehouse(small, bench.spark).ensure_all(runner.contracts())
         none.append(bench.run(small))
     parts = {"onto": onto, "seconds": many, "onto_none_seconds": none}
-    bench.found("1,000 records onto many / onto none", median(many) / median(none), "x", 2.0, **parts)
+    bench.keep("1,000 records onto many / onto none", median(many) / median(none), "x", 2.0, **parts)
 
 
 def topology(bench: Bench) -> None:
@@ -271,28 +271,30 @@ def topology(bench: Bench) -> None:
         (directory / f"{epoch}.log").write_text(list(pushed(0, epoch, nodes))[-1] + "\n", encoding="utf-8")
         single.append(bench.run(settings, "topology"))
     parts = {"groups": groups, "nodes": nodes, "epochs": epochs}
-    bench.found(f"{groups * epochs:,} pushes of {nodes} nodes, landing to gold", all_seconds, "s", **parts)
-    bench.found("one push on top of them", min(single), "s", seconds=single)
-    bench.found("one push on top / all of them", min(single) / all_seconds, "x")
+    bench.keep(f"{groups * epochs:,} pushes of {nodes} nodes, landing to gold", all_seconds, "s", **parts)
+    bench.keep("one push on top of them", min(single), "s", seconds=single)
+    bench.keep("one push on top / all of them", min(single) / all_seconds, "x")
 
 
 def ledger(bench: Bench) -> None:
     """Measure acknowledgements against dead letters, then 1,000 more; a partition's offsets come in order."""
-    settings, told, dead = bench.settings("ledger"), bench.records(5_000_000), bench.records(100_000)
+    settings, acknowledged, dead = bench.settings("ledger"), bench.records(5_000_000), bench.records(100_000)
     Warehouse(settings, bench.spark).ensure_all(runner.contracts())
-    land_lines(acknowledgements(bench.spark, told), settings.landing_of("acknowledgements") / "first")
-    land_lines(dead_letters(bench.spark, dead, told // dead), settings.landing_of("dlq") / "first")
+    land_lines(acknowledgements(bench.spark, acknowledged), settings.landing_of("acknowledgements") / "first")
+    land_lines(dead_letters(bench.spark, dead, acknowledged // dead), settings.landing_of("dlq") / "first")
     bench.run(settings, "dlq")
     seconds = bench.run(settings, "delivery")
-    found = Warehouse(settings, bench.spark).read("gold.message_ledger").groupBy("outcome").count().collect()
-    outcomes = {row["outcome"]: row["count"] for row in found}
-    if outcomes != {"ACKNOWLEDGED": told - dead, "DEAD_LETTERED": dead}:
+    rows = Warehouse(settings, bench.spark).read("gold.message_ledger").groupBy("outcome").count().collect()
+    outcomes = {row["outcome"]: row["count"] for row in rows}
+    if outcomes != {"ACKNOWLEDGED": acknowledged - dead, "DEAD_LETTERED": dead}:
         raise RuntimeError(f"the ledger is wrong: {outcomes}")
-    land_lines(acknowledgements(bench.spark, 1_000, first=told), settings.landing_of("acknowledgements") / "more")
+    land_lines(
+        acknowledgements(bench.spark, 1_000, first=acknowledged), settings.landing_of("acknowledgements") / "more"
+    )
     more = bench.run(settings, "delivery")
-    parts = {"acknowledgements": told, "dead_letters": dead, "seconds": seconds}
-    bench.found("acknowledgements against dead letters, landing to gold", told / seconds, "acks/s", **parts)
-    bench.found("1,000 more on top / all of them", more / seconds, "x", seconds=more)
+    parts = {"acknowledgements": acknowledged, "dead_letters": dead, "seconds": seconds}
+    bench.keep("acknowledgements against dead letters, landing to gold", acknowledged / seconds, "acks/s", **parts)
+    bench.keep("1,000 more on top / all of them", more / seconds, "x", seconds=more)
 
 
 def growth(bench: Bench) -> None:
@@ -309,7 +311,7 @@ def growth(bench: Bench) -> None:
             print(f"  {costs[-1].line()}", file=sys.stderr, flush=True)
         first, last = costs[0], costs[-1]
         name = f"{scenario.name}: {scenario.new:,} onto {last.history:,}, against onto none"
-        bench.found(name, last.seconds / first.seconds, "x", 1.5, costs=[asdict(cost) for cost in costs])
+        bench.keep(name, last.seconds / first.seconds, "x", 1.5, costs=[asdict(cost) for cost in costs])
         every += costs
     draw(every, (ROOT / "docs" if bench.scale == 1 else RESULTS) / "growth.svg")
 
@@ -332,10 +334,10 @@ def segments(bench: Bench) -> None:
     bronze = time.perf_counter() - began
     delivery = bench.run(settings, "delivery")
     mebibytes = segment.stat().st_size / 2**20
-    bench.found("log segment to bronze", mebibytes / bronze, "MiB/s", mebibytes=mebibytes, batches=batches)
-    bench.found("its batches, bronze to gold", delivery, "s")
+    bench.keep("log segment to bronze", mebibytes / bronze, "MiB/s", mebibytes=mebibytes, batches=batches)
+    bench.keep("its batches, bronze to gold", delivery, "s")
     if kafka := kafka_reads(segment):
-        bench.found("log segment to bronze / read by Kafka itself", bronze / kafka, "x", seconds=[bronze, kafka])
+        bench.keep("log segment to bronze / read by Kafka itself", bronze / kafka, "x", seconds=[bronze, kafka])
 
 
 def kafka_reads(segment: Path) -> float | None:
@@ -365,16 +367,16 @@ def follow(bench: Bench) -> None:
                 raise RuntimeError(f"afterlog run --follow ended with {process.returncode}")
             stopped = time.perf_counter() - began
     commits = [(at, total - warm) for at, total in counted(settings)]
-    latencies = sorted(next(at for at, total in commits if total > place) - at for place, at in enumerate(written))
+    latencies = sorted(next(at for at, total in commits if total > number) - at for number, at in enumerate(written))
     parts: dict[str, Any] = {
         "records": count,
         "per_second": PER_SECOND,
         "every_seconds": 1,
         "resident_mib": [before, after],
     }
-    bench.found("dead letter to gold while following, median", median(latencies), "s", **parts)
-    bench.found("dead letter to gold while following, 95th percentile", latencies[int(0.95 * len(latencies))], "s")
-    bench.found("afterlog run --follow, SIGTERM to its end", stopped, "s", 10.0)
+    bench.keep("dead letter to gold while following, median", median(latencies), "s", **parts)
+    bench.keep("dead letter to gold while following, 95th percentile", latencies[int(0.95 * len(latencies))], "s")
+    bench.keep("afterlog run --follow, SIGTERM to its end", stopped, "s", 10.0)
 
 
 PER_SECOND = 100
@@ -383,12 +385,12 @@ PER_SECOND = 100
 @contextmanager
 def following(settings: Settings, broker: Broker, every: float) -> Iterator[psutil.Popen]:
     """Follow the dead-letter topics of a broker in a process, and kill it at the end if it still runs."""
-    told = {"AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers, "AFTERLOG_DLQ__SOURCE": "kafka"}
+    variables = {"AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers, "AFTERLOG_DLQ__SOURCE": "kafka"}
     places = ["--warehouse", settings.warehouse, "--landing", settings.landing]
     Path(settings.warehouse).parent.mkdir(parents=True, exist_ok=True)  # a run does not make it
     process = psutil.Popen(
         [os.fspath(COMMAND), "run", "--follow", "--every", str(every), "--feed", "dlq", *places],
-        env=os.environ | told,
+        env=os.environ | variables,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -411,13 +413,13 @@ def paced(count: int, written: list[float], per_second: float = PER_SECOND) -> I
 
 def counted(settings: Settings) -> list[tuple[float, int]]:
     """Return when each version of gold.dlq_summary was committed, and its number of records, in order."""
-    place = Path(Warehouse(settings).location("gold.dlq_summary"))
-    found = []
+    location = Path(Warehouse(settings).location("gold.dlq_summary"))
+    versions = []
     for version in range((Warehouse(settings).last_version("gold.dlq_summary") or 0) + 1):
-        rows = DeltaTable(place, version=version).scan(["record_count"])
+        rows = DeltaTable(location, version=version).scan(["record_count"])
         total = sum(row["record_count"] for batch in rows for row in batch.to_struct_array().to_pylist())
-        found.append(((place / "_delta_log" / f"{version:020}.json").stat().st_mtime, total))
-    return found
+        versions.append(((location / "_delta_log" / f"{version:020}.json").stat().st_mtime, total))
+    return versions
 
 
 def await_gold(settings: Settings, count: int, process: psutil.Popen) -> None:
@@ -437,10 +439,10 @@ def await_gold(settings: Settings, count: int, process: psutil.Popen) -> None:
 
 def resident(process: psutil.Popen) -> dict[str, float]:
     """Return the resident memory in MiB of a process and its children, by program."""
-    found: dict[str, float] = defaultdict(float)
+    mebibytes: dict[str, float] = defaultdict(float)
     for member in (process, *process.children(recursive=True)):
-        found[member.name()] += member.memory_info().rss / 2**20
-    return dict(found)
+        mebibytes[member.name()] += member.memory_info().rss / 2**20
+    return dict(mebibytes)
 
 
 def soak(bench: Bench) -> None:
@@ -462,11 +464,11 @@ def soak(bench: Bench) -> None:
     quarter = len(samples) // 4
     then, now = samples[quarter : 2 * quarter], samples[-quarter:]
     # Take the minimum: a heap fills and empties, but memory that leaks stays.
-    least = [min(sum(one["resident_mib"].values()) for one in part) for part in (then, now)]
-    cycles = [median(one["seconds"] for one in part) for part in (then, now)]
+    least = [min(sum(sample["resident_mib"].values()) for sample in part) for part in (then, now)]
+    cycles = [median(sample["seconds"] for sample in part) for part in (then, now)]
     hours = f"{len(samples) / 60:.1f} h of following"
-    bench.found(f"memory over {hours}, last / second quarter", least[1] / least[0], "x", 1.05, samples=samples)
-    bench.found(f"seconds of a cycle over {hours}, last / second quarter", cycles[1] / cycles[0], "x")
+    bench.keep(f"memory over {hours}, last / second quarter", least[1] / least[0], "x", 1.05, samples=samples)
+    bench.keep(f"seconds of a cycle over {hours}, last / second quarter", cycles[1] / cycles[0], "x")
 
 
 def catch_up(bench: Bench) -> None:
@@ -481,7 +483,7 @@ def catch_up(bench: Bench) -> None:
         files = bench.settings("catch-up-files")
         land_lines(records, files.landing_of("dlq") / "all")
         headers = F.transform(
-            "headers", lambda one: F.struct(one["key"].alias("key"), F.unbase64(one["value"]).alias("value"))
+            "headers", lambda header: F.struct(header["key"].alias("key"), F.unbase64(header["value"]).alias("value"))
         )
         produced = records.select("topic", F.unbase64("value").alias("value"), headers.alias("headers"))
         produced.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers).save()
@@ -502,10 +504,10 @@ def catch_up(bench: Bench) -> None:
                 shutil.rmtree(settings.warehouse)
     best = {name: [min(seconds) for seconds in zip(*both, strict=True)] for name, both in spent.items()}
     parts: dict[str, Any] = {"records": count, "seconds": spent}
-    bench.found("records per second, topic to bronze", count / best["topics"][0], "records/s", **parts)
-    bench.found("records per second, files to bronze", count / best["files"][0], "records/s")
-    bench.found("topic / the same records from files, to bronze", best["topics"][0] / best["files"][0], "x")
-    bench.found("topic / the same records from files, to gold", best["topics"][1] / best["files"][1], "x")
+    bench.keep("records per second, topic to bronze", count / best["topics"][0], "records/s", **parts)
+    bench.keep("records per second, files to bronze", count / best["files"][0], "records/s")
+    bench.keep("topic / the same records from files, to bronze", best["topics"][0] / best["files"][0], "x")
+    bench.keep("topic / the same records from files, to gold", best["topics"][1] / best["files"][1], "x")
 
 
 def jobs(bench: Bench) -> None:
@@ -517,13 +519,13 @@ def jobs(bench: Bench) -> None:
         for stage in stages("dlq"):
             bench.spark.sparkContext.setJobGroup(stage.table, stage.table)
             runner.run(Warehouse(settings, bench.spark), [stage])
-            bench.found(f"Spark jobs, {stage.table}", len(tracker.getJobIdsForGroup(stage.table)), "jobs")
+            bench.keep(f"Spark jobs, {stage.table}", len(tracker.getJobIdsForGroup(stage.table)), "jobs")
     from expectations import suite
 
     candidates = candidates_of(bench.spark, 1_000, bench.scratch / "few")
     counts = {}
     for rules in (RULES[:2], RULES * 6):
-        numbered = tuple(at_least(-10 - place) if place >= len(RULES) else rule for place, rule in enumerate(rules))
+        numbered = tuple(at_least(-10 - number) if number >= len(RULES) else rule for number, rule in enumerate(rules))
         contract = Contract("silver.bench", "bench", (Column("c0", "bigint", "a number", numbered),), ("c0",))
         group = f"{len(numbered)} rules"
         bench.spark.sparkContext.setJobGroup(group, group)
@@ -531,7 +533,7 @@ def jobs(bench: Bench) -> None:
         counts[len(numbered)] = len(tracker.getJobIdsForGroup(group))
     bench.spark.sparkContext.setJobGroup("bench", "bench")
     few, many = counts.values()
-    bench.found("Spark jobs of a gate, many rules - few", many - few, "jobs", 0.0, jobs_by_rules=counts)
+    bench.keep("Spark jobs of a gate, many rules - few", many - few, "jobs", 0.0, jobs_by_rules=counts)
 
 
 def bulkheads(bench: Bench) -> None:
@@ -561,8 +563,8 @@ def bulkheads(bench: Bench) -> None:
                 if (done.held, done.accepted) != ((count, 0) if kind == "held" else (0, count)):
                     raise RuntimeError("the benchmark measures something else")
                 numbers[topics] = len(tracker.getJobIdsForGroup(group))
-        ratio = median(many / one for one, many in zip(seconds[1][1:], seconds[1_000][1:], strict=True))
-        bench.found(f"silver of 1,000 topics against one, all {kind}", ratio, "x", 1.5, seconds=seconds, jobs=numbers)
+        ratio = median(many / single for single, many in zip(seconds[1][1:], seconds[1_000][1:], strict=True))
+        bench.keep(f"silver of 1,000 topics against one, all {kind}", ratio, "x", 1.5, seconds=seconds, jobs=numbers)
 
 
 def memory(bench: Bench) -> None:
@@ -583,12 +585,12 @@ def memory(bench: Bench) -> None:
         time.sleep(0.2)
     if process.returncode:
         raise RuntimeError(f"afterlog run ended with {process.returncode}")
-    bench.found("peak memory, 1,000,000 records", peak / 2**30, "GiB", 2.5)
+    bench.keep("peak memory, 1,000,000 records", peak / 2**30, "GiB", 2.5)
 
 
 def query(bench: Bench) -> None:
     """Measure ``afterlog sql "select 1"`` from a cold start."""
-    bench.found('afterlog sql "select 1", cold', cold(["sql", "select 1"]), "s")
+    bench.keep('afterlog sql "select 1", cold', cold(["sql", "select 1"]), "s")
 
 
 def demo(bench: Bench) -> None:
@@ -604,7 +606,7 @@ def demo(bench: Bench) -> None:
     subprocess.run(
         [sys.executable, "-m", "local.demo"], cwd=copy, env=environment, check=True, stdout=subprocess.DEVNULL
     )
-    bench.found("make demo, once set up", (time.perf_counter() - began) / 60, "min", 5.0)
+    bench.keep("make demo, once set up", (time.perf_counter() - began) / 60, "min", 5.0)
 
 
 def cold(command: list[str]) -> float:
@@ -622,13 +624,13 @@ def incidents(bench: Bench) -> None:
     all_found: dict[labelled.Drawn, labelled.Score] = {}
     for seed, shape, number in labelled.ALL if bench.scale == 1 else labelled.ALL[:1]:
         count = max(8, int(number * bench.scale))
-        found = labelled.measured(bench.spark, bench.scratch / "incidents" / shape, seed, count, shape)
-        all_found[seed, shape, count] = found
-        for name, share in found.shares.items():
+        score = labelled.measured(bench.spark, bench.scratch / "incidents" / shape, seed, count, shape)
+        all_found[seed, shape, count] = score
+        for name, share in score.shares.items():
             what = f"wrong {name} of {count} scenarios ({shape})"
-            bench.found(what, 100 * (1 - share), "%", 100 * (1 - labelled.TARGETS[name]))
+            bench.keep(what, 100 * (1 - share), "%", 100 * (1 - labelled.TARGETS[name]))
     if bench.scale == 1:
-        labelled.write(labelled.told(all_found, labelled.commit()))
+        labelled.write(labelled.markdown(all_found, labelled.commit()))
 
 
 def site(bench: Bench) -> None:
@@ -637,40 +639,40 @@ def site(bench: Bench) -> None:
     incidents, applications = max(1, int(10_000 * scale)), max(1, int(500 * scale))
     for name, (value, unit) in pages.measured(settings, bench.scratch, incidents, applications).items():
         is_act = unit == "ms" and "open" not in name
-        bench.found(f"site of {incidents:,} incidents, {name}", value, unit, 100.0 if is_act else None)
+        bench.keep(f"site of {incidents:,} incidents, {name}", value, unit, 100.0 if is_act else None)
 
 
 def replay(bench: Bench) -> None:
     """Measure records a second of a replay, against a bare producer of the same client, on a broker of this machine."""
     count = bench.records(100_000)
     with Broker(bench.scratch / "replay-broker") as broker:
-        one = replays.measured(broker.bootstrap_servers, bench.scratch, count)
+        large = replays.measured(broker.bootstrap_servers, bench.scratch, count)
         small = replays.measured(broker.bootstrap_servers, bench.scratch / "small", count // 10, batch=50)
-    parts = {"records": count, "bytes": replays.SIZE, "seconds": one.replayed, "bare_seconds": one.bare}
-    bench.found("records replayed", count / median(one.replayed), "records/s", **parts)
-    bench.found("records of a bare producer", count / median(one.bare), "records/s")
-    bench.found("a replay / a bare producer", one.ratio, "x")
-    bench.found("records replayed, in transactions of 50", count // 10 / median(small.replayed), "records/s")
+    parts = {"records": count, "bytes": replays.SIZE, "seconds": large.replayed, "bare_seconds": large.bare}
+    bench.keep("records replayed", count / median(large.replayed), "records/s", **parts)
+    bench.keep("records of a bare producer", count / median(large.bare), "records/s")
+    bench.keep("a replay / a bare producer", large.ratio, "x")
+    bench.keep("records replayed, in transactions of 50", count // 10 / median(small.replayed), "records/s")
 
 
 def stores(bench: Bench) -> None:
     """Measure a warehouse on S3 against one in a directory."""
-    place = bench.scratch / "stores"
-    command = [sys.executable, "-m", "bench.stores", str(place), str(bench.scale)]
+    directory = bench.scratch / "stores"
+    command = [sys.executable, "-m", "bench.stores", str(directory), str(bench.scale)]
     done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     for work, seconds in json.loads(done.stdout).items():
         target = FIRST_RUN_ON_S3 if work == "first run" else ANY_OTHER_ON_S3
-        bench.found(f"{work}: S3 / directory", on_stores.ratio(seconds), "x", target, seconds=seconds)
+        bench.keep(f"{work}: S3 / directory", on_stores.ratio(seconds), "x", target, seconds=seconds)
 
 
 def cluster(bench: Bench) -> None:
     """Measure 1,000,000 dead letters by one core and by two, and by one worker of a cluster and by two."""
-    count, place = bench.records(1_000_000), bench.scratch / "cluster"
-    generate(count, 1, place / "landing")
-    cores = clusters.by_cores(place / "landing", place, count)
-    bench.found("one core / two", cores[1] / cores[2], "x", records=count, seconds=cores)
-    workers = clusters.by_workers(place / "landing", place, count)
-    bench.found("one worker / two", workers[1] / workers[2], "x", records=count, seconds=workers)
+    count, directory = bench.records(1_000_000), bench.scratch / "cluster"
+    generate(count, 1, directory / "landing")
+    cores = clusters.by_cores(directory / "landing", directory, count)
+    bench.keep("one core / two", cores[1] / cores[2], "x", records=count, seconds=cores)
+    workers = clusters.by_workers(directory / "landing", directory, count)
+    bench.keep("one worker / two", workers[1] / workers[2], "x", records=count, seconds=workers)
 
 
 def skew(bench: Bench) -> None:
@@ -680,7 +682,7 @@ def skew(bench: Bench) -> None:
         cost = unevenly.measured(bench.spark, bench.settings(f"skew-{attempt}"), shape, count)
         seconds[shape] = cost.seconds
         parts = {"records": count, "incidents": cost.incidents, "slowest": cost.slowest}
-        bench.found(
+        bench.keep(
             f"{shape} / {unevenly.EVEN}", cost.seconds / seconds[unevenly.EVEN], "x", seconds=cost.seconds, **parts
         )
 
@@ -694,12 +696,12 @@ def engines(bench: Bench) -> None:
             generate(count, 5, Path(settings.landing))
             spent[engine] = bench.run(settings)
             shutil.rmtree(bench.scratch / f"engine-{engine}-{attempt}")
-    bench.found('engine = "spark" / "auto"', spent["spark"] / spent["auto"], "x", records=count, seconds=spent)
+    bench.keep('engine = "spark" / "auto"', spent["spark"] / spent["auto"], "x", records=count, seconds=spent)
 
 
 BENCHMARKS: dict[str, Callable[[Bench], None]] = {
-    one.__name__: one
-    for one in (
+    benchmark.__name__: benchmark
+    for benchmark in (
         nothing_new,
         jobs,
         split,
@@ -733,9 +735,9 @@ def show(findings: list[Finding]) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name, justify in (("what", "left"), ("measured", "right"), ("target", "left"), ("", "left")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for one in findings:
-        verdict = "" if one.met is None else "met" if one.met else "missed"
-        table.add_row(one.name, f"{one.value:,.2f} {one.unit}", one.target, verdict)
+    for finding in findings:
+        verdict = "" if finding.met is None else "met" if finding.met else "missed"
+        table.add_row(finding.name, f"{finding.value:,.2f} {finding.unit}", finding.target, verdict)
     Console().print(table)
 
 
@@ -753,11 +755,11 @@ def main() -> None:
         with spark_session(settings) as spark:
             bench = Bench(spark, Path(scratch), arguments.scale)
             bench.warm_up()
-            for name in arguments.only or (one for one in BENCHMARKS if one not in TAKES_HOURS):
+            for name in arguments.only or (benchmark for benchmark in BENCHMARKS if benchmark not in TAKES_HOURS):
                 print(f"{name} ...", file=sys.stderr, flush=True)
                 bench.findings = []
                 BENCHMARKS[name](bench)
-                findings = [one.__dict__ for one in bench.findings]
+                findings = [finding.__dict__ for finding in bench.findings]
                 (RESULTS / f"{name}.json").write_text(json.dumps({**machine, "findings": findings}, indent=2) + "\n")
                 shown += bench.findings
     show(shown)

@@ -78,19 +78,19 @@ class Expected:
     accepted: int
     quarantined: int
 
-    def doubt(self, peer: Peer, found: Counts) -> str | None:
+    def doubt(self, peer: Peer, counts: Counts) -> str | None:
         """Return why a peer's counts cannot be right, if so: its rules are Afterlog's or laxer."""
-        quarantined = found.quarantined or 0
-        if peer.is_exact and not found.held:
-            if (found.accepted, quarantined) != (self.accepted, self.quarantined):
+        quarantined = counts.quarantined or 0
+        if peer.is_exact and not counts.held:
+            if (counts.accepted, quarantined) != (self.accepted, self.quarantined):
                 return f"{self.accepted:,} accepted and {self.quarantined:,} quarantined are right"
             return None
-        seen = found.accepted + quarantined + (found.held or 0)
+        seen = counts.accepted + quarantined + (counts.held or 0)
         if seen > self.records:
             return f"it has more rows than the {self.records:,} records"
-        if found.held:
+        if counts.held:
             return None
-        if found.accepted < self.accepted:
+        if counts.accepted < self.accepted:
             return f"{self.accepted:,} or more are to be accepted"
         if not peer.keeps_repeated and quarantined > self.quarantined:
             return f"at most {self.quarantined:,} are to be quarantined"
@@ -195,14 +195,14 @@ def environment(name: str, install: Sequence[str | Path]) -> Path:
 
     Raises EnvironmentLacking: uv cannot install the packages.
     """
-    place, uv = ENVIRONMENTS / name, Path(sys.executable).with_name("uv")
-    variables = environ() | {"VIRTUAL_ENV": str(place)}
-    create = ("venv", "--allow-existing", "--python", sys.executable, place)
+    directory, uv = ENVIRONMENTS / name, Path(sys.executable).with_name("uv")
+    variables = environ() | {"VIRTUAL_ENV": str(directory)}
+    create = ("venv", "--allow-existing", "--python", sys.executable, directory)
     for arguments_of_uv in (create, install):
         done = _run([uv, *arguments_of_uv, "--quiet"], variables)
         if done.returncode:
             raise EnvironmentLacking(f"The packages of the peer {name} cannot be installed: {_reason(done.stderr)}")
-    return place / "bin" / "python"
+    return directory / "bin" / "python"
 
 
 def ran(title: str, command: Sequence[str | Path]) -> tuple[float, str]:
@@ -243,8 +243,8 @@ def _last(text: str) -> str:
 
 def _reason(text: str) -> str:
     """Return the line that names the exception, if one does (a query's plan can follow it), else the last line."""
-    named = re.findall(r"(?m)^(?:[\w.]*(?:Error|Exception)\b|error:).*$", text)
-    return (named or [_last(text)])[-1][:MOST_SHOWN]
+    errors = re.findall(r"(?m)^(?:[\w.]*(?:Error|Exception)\b|error:).*$", text)
+    return (errors or [_last(text)])[-1][:MOST_SHOWN]
 
 
 def measure(peer: Peer, work: Work, attempts: int) -> list[Measured]:
@@ -272,9 +272,9 @@ def measure(peer: Peer, work: Work, attempts: int) -> list[Measured]:
 def ratios(measured: Sequence[Measured]) -> list[float]:
     """Return, for each result, its seconds against those of the fastest of the same kind."""
     fastest: dict[str, float] = {}
-    for one in measured:
-        fastest[one.kind] = min(one.median, fastest.get(one.kind, one.median))
-    return [one.median / fastest[one.kind] for one in measured]
+    for result in measured:
+        fastest[result.kind] = min(result.median, fastest.get(result.kind, result.median))
+    return [result.median / fastest[result.kind] for result in measured]
 
 
 def show(measured: Sequence[Measured], records: int) -> None:
@@ -282,10 +282,10 @@ def show(measured: Sequence[Measured], records: int) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("peer", "measured as", "seconds", "records/s", "to the fastest", "accepted", "quarantined", "held"):
         table.add_column(name, justify="left" if name in ("peer", "measured as") else "right")
-    for one, ratio in zip(measured, ratios(measured), strict=True):
-        rows = (one.counts.accepted, one.counts.quarantined, one.counts.held)
-        numbers = (f"{one.median:,.2f}", f"{records / one.median:,.0f}", f"{ratio:.2f} x")
-        table.add_row(one.title, one.kind, *numbers, *("-" if count is None else f"{count:,}" for count in rows))
+    for result, ratio in zip(measured, ratios(measured), strict=True):
+        rows = (result.counts.accepted, result.counts.quarantined, result.counts.held)
+        numbers = (f"{result.median:,.2f}", f"{records / result.median:,.0f}", f"{ratio:.2f} x")
+        table.add_row(result.title, result.kind, *numbers, *("-" if count is None else f"{count:,}" for count in rows))
     console = Console()
     console.width = max(console.width, 110) if not console.is_terminal else console.width
     console.print(table)
@@ -302,14 +302,14 @@ def as_json(measured: Sequence[Measured], expected: Expected, given: argparse.Na
         "expected": asdict(expected),
         "peers": [
             {
-                "peer": one.peer,
-                "measured_as": one.kind,
-                "seconds": list(one.seconds),
-                "records_per_second": given.records / one.median,
+                "peer": result.peer,
+                "measured_as": result.kind,
+                "seconds": list(result.seconds),
+                "records_per_second": given.records / result.median,
                 "to_the_fastest": ratio,
-                **asdict(one.counts),
+                **asdict(result.counts),
             }
-            for one, ratio in zip(measured, ratios(measured), strict=True)
+            for result, ratio in zip(measured, ratios(measured), strict=True)
         ],
     }
 

@@ -252,8 +252,8 @@ def _is_one_episode(times: Sequence[int]) -> bool:
     """Tell whether no silence comes near the limit."""
     safe, gaps = 0.7, _gaps(times)
     return all(
-        silence <= safe * min(max(_limit(gaps[:place]), 10 * next_gap), DAY)
-        for place, (silence, next_gap) in enumerate(zip(gaps, [*gaps[1:], 0], strict=False))
+        silence <= safe * min(max(_limit(gaps[:index]), 10 * next_gap), DAY)
+        for index, (silence, next_gap) in enumerate(zip(gaps, [*gaps[1:], 0], strict=False))
         if silence > safe * 30 * MINUTE
     )
 
@@ -418,10 +418,10 @@ _PLACE = re.compile(r"\{(\w+)\}")
 def _filled(template: str, r: random.Random, prefix: str) -> str:
     """Return a message with new values; ids begin with the prefix, as they do alike within one error."""
 
-    def value(place: re.Match[str]) -> str:
-        if place[1] == "id":
+    def value(match: re.Match[str]) -> str:
+        if match[1] == "id":
             return f"{prefix}-{r.randrange(1000, 10**6)}"
-        return FILLERS[place[1]](r)
+        return FILLERS[match[1]](r)
 
     return _PLACE.sub(value, template).replace("{{", "{").replace("}}", "}")
 
@@ -464,7 +464,7 @@ def _errors(profile: str, package: str, r: random.Random) -> list[Error]:
         made.append(Error(message, exception.replace("@", package), above=above, frame=frame))
     first, draw = made[0], r.random()
     if first.frame and draw < 0.25:  # the same exception and message at another place
-        call = r.choice([one for one in CALLS if one not in first.frame])
+        call = r.choice([other for other in CALLS if other not in first.frame])
         frame = f"{package}.{call}({call.partition('.')[0]}.java:{r.randrange(20, 400)})"
         made.insert(1, replace(first, frame=frame))
     elif draw < 0.5:  # the same exception at the same place, with another message
@@ -540,7 +540,7 @@ class Topic:
         self.marked: set[tuple[int, int]] = set()
         self.taken: dict[Consumer, set[tuple[int, int]]] = {}
         self.keys = self._keys()
-        self.scattered = {place: iter(r.sample(keys, len(keys))) for place, keys in enumerate(self.keys)}
+        self.scattered = {partition: iter(r.sample(keys, len(keys))) for partition, keys in enumerate(self.keys)}
 
     def partition_of(self, key: bytes) -> int:
         """Return the partition that producers write a key to."""
@@ -559,11 +559,11 @@ class Topic:
         return f"{r.choice(self.tenants)}:{number}".encode()
 
     def _keys(self) -> list[list[bytes]]:
-        found: list[list[bytes]] = [[] for _ in range(self.partitions)]
-        while self.key_style and min(map(len, found)) < KEYS_PER_PARTITION:
+        keys: list[list[bytes]] = [[] for _ in range(self.partitions)]
+        while self.key_style and min(map(len, keys)) < KEYS_PER_PARTITION:
             key = self._key()
-            found[self.partition_of(key)].append(key)
-        return found
+            keys[self.partition_of(key)].append(key)
+        return keys
 
     def scattered_key(self, partition: int) -> bytes | None:
         """Return a key of the partition that no scatter has used; None if the topic has no keys."""
@@ -582,12 +582,12 @@ class Topic:
         keys: list[bytes] = []
         while len(keys) < count:
             key = self._key()
-            if self.key_style in ("number", "uuid") and key[:1] in {one[:1] for one in keys}:
+            if self.key_style in ("number", "uuid") and key[:1] in {known[:1] for known in keys}:
                 continue
             keys.append(key)
         return tuple(keys)
 
-    def place(self, partition: int, at: int) -> int:
+    def number_at(self, partition: int, at: int) -> int:
         """Return the number of the record that the flow writes to the partition at that time."""
         return self.base[partition] + int((at - ORIGIN) * self.rate / self.partitions)
 
@@ -832,8 +832,8 @@ class Plan:
             self._regress(main, count, gap, share)
         self._applications(main)
         if self.suspect_kind == "new_group":  # the first dead letter of a group is no suspect of itself
-            of_group = [one for one in self.incidents if one.consumer is main.consumer]
-            min(of_group, key=lambda one: one.times[0]).suspect = None
+            of_group = [incident for incident in self.incidents if incident.consumer is main.consumer]
+            min(of_group, key=lambda incident: incident.times[0]).suspect = None
         return self.landed()
 
     def _size(self) -> tuple[int, float, float]:
@@ -898,8 +898,8 @@ class Plan:
         pills: list[tuple[tuple[int, int], bytes | None]] = []
         for _ in range(len(times) if len(times) <= 3 else r.randrange(1, 5)):
             partition = r.randrange(topic.partitions)
-            number = topic.place(partition, times[0]) - r.randrange(3, 30)
-            while any(one[0][0] == partition and abs(one[0][1] - number) < 6 for one in pills) or not topic.is_free(
+            number = topic.number_at(partition, times[0]) - r.randrange(3, 30)
+            while any(pill[0][0] == partition and abs(pill[0][1] - number) < 6 for pill in pills) or not topic.is_free(
                 incident.consumer, (partition, number), incident.trait
             ):
                 number -= r.randrange(6, 20)
@@ -917,7 +917,7 @@ class Plan:
         for at in times:
             order = order or r.sample(range(topic.partitions), topic.partitions)
             partition = order.pop() if r.random() < 0.7 else r.randrange(topic.partitions)
-            number = max(0, topic.place(partition, at) - r.randrange(4))
+            number = max(0, topic.number_at(partition, at) - r.randrange(4))
             while not topic.is_free(incident.consumer, (partition, number), incident.trait):
                 number += 1
             key = topic.scattered_key(partition)
@@ -927,7 +927,7 @@ class Plan:
         self, incident: Incident, cursors: dict[int, int], partition: int, start: int, share: float
     ) -> tuple[int, int]:
         """Return the next record of a partition that dies, if this share of the partition dies."""
-        number = cursors.get(partition, self.topic.place(partition, start) - 1)
+        number = cursors.get(partition, self.topic.number_at(partition, start) - 1)
         number += 1 + _skip(self.random, share)
         while not self.topic.is_free(incident.consumer, (partition, number), incident.trait):
             number += 1
@@ -1030,10 +1030,10 @@ class Plan:
         error = self._error(consumer)
         predecessor = None
         if error is None:
-            earlier = [one for one in self.incidents if one.noise and one.consumer is consumer]
+            earlier = [incident for incident in self.incidents if incident.noise and incident.consumer is consumer]
             if not earlier:
                 return []
-            predecessor = max(earlier, key=lambda one: one.times[-1])
+            predecessor = max(earlier, key=lambda incident: incident.times[-1])
             error = predecessor.error
             if not _is_over(predecessor.times, [start, start + 11 * MINUTE]):
                 return []
@@ -1095,7 +1095,7 @@ class Plan:
     def _make_known(self, consumer: Consumer) -> None:
         """Add noise of a consumer long before, if it has none: otherwise its group looked new."""
         long_before = self.start - 30 * HOUR
-        if not any(one.consumer is consumer and one.times[0] < long_before for one in self.incidents):
+        if not any(incident.consumer is consumer and incident.times[0] < long_before for incident in self.incidents):
             self._noise_of(consumer, self.start - self.random.randrange(52 * HOUR, 92 * HOUR))
 
     def _fitting(self, other: Incident, main: Incident, span: float) -> tuple[int, float, float]:
@@ -1107,9 +1107,13 @@ class Plan:
         partitions = topic.partitions
         flow = span * topic.rate
         with_change = other.suspect is not None
-        rivals = [one for one in (main, *self.incidents) if one.consumer is other.consumer and not one.noise]
+        rivals = [
+            incident
+            for incident in (main, *self.incidents)
+            if incident.consumer is other.consumer and not incident.noise
+        ]
         choices = ["POISON_PILL", "UNDETERMINED", "KEY_LOCAL", "PARTITION_LOCAL", "PRODUCER_LOCAL", "SYSTEMIC"]
-        if any(one.verdict in ("SYSTEMIC", "FLOOD", "PARTITION_LOCAL") for one in rivals):
+        if any(rival.verdict in ("SYSTEMIC", "FLOOD", "PARTITION_LOCAL") for rival in rivals):
             choices = choices[:3]  # a record dies of one error only: little is left for another dense incident
         elif rivals:
             choices = choices[:5]
@@ -1153,9 +1157,9 @@ class Plan:
 
     def _has_shown_headers(self, consumer: Consumer) -> bool:
         """Tell whether earlier dead letters of the consumer, with other errors, show the headers that are usual."""
-        scatters = [one for one in self.incidents if one.noise and one.verdict == "UNDETERMINED"]
-        ended = [one for one in scatters if one.times[-1] < self.start - 26 * HOUR]
-        return consumer.profile in WITH_HEADERS and any(one.consumer is consumer for one in ended)
+        scatters = [incident for incident in self.incidents if incident.noise and incident.verdict == "UNDETERMINED"]
+        ended = [incident for incident in scatters if incident.times[-1] < self.start - 26 * HOUR]
+        return consumer.profile in WITH_HEADERS and any(incident.consumer is consumer for incident in ended)
 
     def _regress(self, main: Incident, count: int, gap: float, share: float) -> None:
         """Let the main incident come back after a pause that ends it, sometimes after another change."""
@@ -1190,10 +1194,14 @@ class Plan:
         started days before, headers that are missing again and again.
         """
         r, topic, kind = self.random, self.topic, self.suspect_kind
-        starts = [one.times[0] for one in self.incidents if one.suspect and one.suspect == main.suspect]
+        starts = [
+            incident.times[0] for incident in self.incidents if incident.suspect and incident.suspect == main.suspect
+        ]
         changes = [self.start - r.randrange(2 * MINUTE, 40 * MINUTE)]
-        regressions = [one for one in self.incidents if one.predecessor and one.suspect and not one.noise]
-        changes += [one.times[0] - r.randrange(2 * MINUTE, 40 * MINUTE) for one in regressions]
+        regressions = [
+            incident for incident in self.incidents if incident.predecessor and incident.suspect and not incident.noise
+        ]
+        changes += [incident.times[0] - r.randrange(2 * MINUTE, 40 * MINUTE) for incident in regressions]
         assert all(changes[0] < start for start in starts)
         landed = r.random() < 0.6
         reader = main.consumer.name
@@ -1219,13 +1227,13 @@ class Plan:
                 self._lose_headers(main.consumer, r.randrange(changes[0], self.start))
             self._lose_headers(main.consumer, changes[0])
         elif r.random() < 0.15:
-            for place in range(6):
-                self._lose_headers(main.consumer, self.start - place * 11 * HOUR - r.randrange(HOUR))
+            for number in range(6):
+                self._lose_headers(main.consumer, self.start - number * 11 * HOUR - r.randrange(HOUR))
         if kind == "new_client":
             self.state(f"{topic.name}-writer-5", topic.name, first=changes[0])
         if kind in ("new_client", "producer") or r.random() < 0.4:
-            for place, client in enumerate(topic.clients):
-                changed = changes[0] if kind == "producer" and place == 0 else None
+            for number, client in enumerate(topic.clients):
+                changed = changes[0] if kind == "producer" and number == 0 else None
                 self.state(client, topic.name, changed)
             self.state(f"other-client.{self.name}", f"other-in.{self.name}", changes[0])
 
@@ -1279,8 +1287,8 @@ class Plan:
             "Kafka version: 4.4.0 (org.apache.kafka.common.utils.internals.AppInfoParser)",
             f"[KafkaRaftServer nodeId={node}] Kafka Server started (kafka.server.KafkaRaftServer)",
         )
-        for place, text in enumerate(said):
-            when = at - 40 * (len(said) - 1 - place)
+        for index, text in enumerate(said):
+            when = at - 40 * (len(said) - 1 - index)
             self.starts.append((when, f"[{_moment(when):%Y-%m-%d %H:%M:%S},{when % 1000:03}] INFO {text}"))
 
     def _lose_headers(self, consumer: Consumer, at: int) -> None:
@@ -1290,7 +1298,7 @@ class Plan:
         letter = _DeadLetter(Incident(consumer, error, "POISON_PILL", noise=True), at, source)
         record = json.loads(self._line(letter))
         record |= {"partition": consumer.dlq_partitions, "offset": len(self.headless)}
-        record["headers"] = [one for one in record["headers"] if not one["key"].endswith("offset")]
+        record["headers"] = [header for header in record["headers"] if not header["key"].endswith("offset")]
         self.headless.append(json.dumps(record, separators=(",", ":")))
 
     def state(self, client: str, topic: str, changed_at: int | None = None, first: int | None = None) -> None:
@@ -1317,17 +1325,17 @@ class Plan:
         """Return the scenario: offsets in the DLQ given in order of time, lines in files, some late or twice."""
         r = self.random
         dead = [_DeadLetter(incident, at, source) for incident in self.incidents for at, source in incident.dead]
-        dead.sort(key=lambda one: one.at)
+        dead.sort(key=lambda letter: letter.at)
         ends: dict[tuple[str, int], int] = {}
-        for one in dead:
-            consumer = one.incident.consumer
-            one.partition = one.source.partition % consumer.dlq_partitions
-            place = (consumer.dlq_topic, one.partition)
-            one.offset = ends.get(place, r.choice((0, 0, r.randrange(10**5))))
-            ends[place] = one.offset + 1
-            one.line = self._line(one)
+        for letter in dead:
+            consumer = letter.incident.consumer
+            letter.partition = letter.source.partition % consumer.dlq_partitions
+            dlq_partition = (consumer.dlq_topic, letter.partition)
+            letter.offset = ends.get(dlq_partition, r.choice((0, 0, r.randrange(10**5))))
+            ends[dlq_partition] = letter.offset + 1
+            letter.line = self._line(letter)
         late = self._late(dead)
-        on_time = [one.line for one in dead if one not in late]
+        on_time = [letter.line for letter in dead if letter not in late]
         copies = r.sample(on_time, min(len(on_time), r.randrange(1, 12))) if r.random() < 0.5 else []
         first: dict[str, tuple[str, ...]] = {}
         second: dict[str, tuple[str, ...]] = {}
@@ -1339,7 +1347,7 @@ class Plan:
         if copies:
             (second if late and r.random() < 0.5 else first)[f"dlq/{self.name}-again.jsonl"] = tuple(copies)
         if late:
-            second[f"dlq/{self.name}-late.jsonl"] = tuple(one.line for one in dead if one in late)
+            second[f"dlq/{self.name}-late.jsonl"] = tuple(letter.line for letter in dead if letter in late)
         logs_late = bool(late) and r.random() < 0.3
         if self.requests:
             name = f"streams-requests/{self.name}-kafka-request.log"
@@ -1358,7 +1366,7 @@ class Plan:
     def _late(self, dead: Sequence[_DeadLetter]) -> set[_DeadLetter]:
         """Choose lines of the main incident that land in a second batch: its begin, middle or end, or some of all."""
         r = self.random
-        main = [one for one in dead if one.incident is self.main]
+        main = [letter for letter in dead if letter.incident is self.main]
         if r.random() > self.shape.late or len(main) < 10:
             return set()
         share = max(2, len(main) // r.randrange(5, 12))
@@ -1368,8 +1376,8 @@ class Plan:
 
     def _truth(self, dead: Sequence[_DeadLetter]) -> tuple[TrueIncident, ...]:
         places: dict[Incident, list[_DeadLetter]] = {incident: [] for incident in self.incidents}
-        for one in dead:
-            places[one.incident].append(one)
+        for letter in dead:
+            places[letter.incident].append(letter)
         truth = []
         for incident, letters in places.items():
             consumer = incident.consumer
@@ -1382,13 +1390,13 @@ class Plan:
                     first_at=_moment(letters[0].at),
                     last_at=_moment(letters[-1].at),
                     records=len(letters),
-                    source_records=len({(one.source.partition, one.source.offset) for one in letters}),
+                    source_records=len({(letter.source.partition, letter.source.offset) for letter in letters}),
                     first_suspect=incident.suspect,
                     predecessor=self.incidents.index(incident.predecessor) if incident.predecessor else None,
                     noise=incident.noise,
                     profile=consumer.profile,
                     error=str(incident.error),
-                    places=frozenset((consumer.dlq_topic, one.partition, one.offset) for one in letters),
+                    places=frozenset((consumer.dlq_topic, letter.partition, letter.offset) for letter in letters),
                 )
             )
         return tuple(truth)
@@ -1416,15 +1424,15 @@ class Plan:
         """Return the headers that the consumer's profile adds, in its order."""
         r, consumer, source, error = self.random, letter.incident.consumer, letter.source, letter.incident.error
         topic, partition, offset = self.topic.name, source.partition, source.offset
-        place = {"topic": topic.encode(), "partition": b"%d" % partition, "offset": b"%d" % offset}
+        origin = {"topic": topic.encode(), "partition": b"%d" % partition, "offset": b"%d" % offset}
         group = consumer.name.encode()
         if consumer.profile == SHARE:
             deliveries = r.randrange(1, consumer.limit + 1) if error.is_rejection else consumer.limit
-            headers = place | {"group": group, "delivery.count": b"%d" % deliveries, "message": error.message.encode()}
+            headers = origin | {"group": group, "delivery.count": b"%d" % deliveries, "message": error.message.encode()}
             return [(f"__dlq.errors.{name}", value) for name, value in headers.items()]
         if consumer.profile == DRAFT:
             headers = {"disposition": error.disposition.encode()}
-            headers |= {f"original.{name}": value for name, value in place.items()}
+            headers |= {f"original.{name}": value for name, value in origin.items()}
             headers |= {"original.consumer.group": group, "timestamp": _iso(letter.at).encode()}
             return [(f"_dlq.errors.{name}", value) for name, value in headers.items()]
         prefix = ("ord", "inv", "cust")[crc32(str(error).encode()) % 3]
@@ -1432,10 +1440,10 @@ class Plan:
         stacktrace = self._stacktrace(consumer, error, message)
         if consumer.profile == STREAMS:
             thrown = f"{error.exception}: {message}"
-            headers = {"exception": thrown.encode(), "stacktrace": stacktrace, "message": message.encode(), **place}
+            headers = {"exception": thrown.encode(), "stacktrace": stacktrace, "message": message.encode(), **origin}
             return [(f"__streams.errors.{name}", value) for name, value in headers.items()]
         if consumer.profile == CONNECT:
-            headers = place | {
+            headers = origin | {
                 "connector.name": group,
                 "task.id": b"%d" % (partition % 3),
                 "stage": b"VALUE_CONVERTER",
@@ -1485,13 +1493,13 @@ class Plan:
             headers = topic.headers(client) if shows else ()
             yield _acknowledgement(topic.name, partition, topic.offset(number), at, client, headers)
         for (partition, number), source in sorted(topic.made.items()):
-            place = (topic.name, partition, source.offset, source.written_at)
-            yield _acknowledgement(*place, source.client, source.headers if shows else ())
+            coordinate = (topic.name, partition, source.offset, source.written_at)
+            yield _acknowledgement(*coordinate, source.client, source.headers if shows else ())
             if (partition, number + 1) not in topic.made.keys() | around:
                 client = self.random.choice(topic.clients)
                 headers = topic.headers(client) if shows else ()
-                place = (topic.name, partition, topic.offset(number + 1), source.written_at + 1)
-                yield _acknowledgement(*place, client, headers)
+                coordinate = (topic.name, partition, topic.offset(number + 1), source.written_at + 1)
+                yield _acknowledgement(*coordinate, client, headers)
 
     def _around(self) -> set[tuple[int, int]]:
         """Return the records from the first to the last one of the main incident in each partition, if not too many."""
@@ -1507,24 +1515,24 @@ class Plan:
 def _acknowledgement(
     topic: str, partition: int, offset: int, at: int, client: str, headers: Iterable[tuple[str, str]] = ()
 ) -> str:
-    told = {"topic": topic, "partition": partition, "offset": offset, "timestamp": at, "serializedKeySize": 8}
-    told |= {
+    fields = {"topic": topic, "partition": partition, "offset": offset, "timestamp": at, "serializedKeySize": 8}
+    fields |= {
         "serializedValueSize": 40,
         "exception": None,
         "headers": [{"key": name, "value": _base64(value.encode())} for name, value in headers],
         "acknowledged_at": at + 4,
         "client_id": client,
     }
-    return json.dumps(told, separators=(",", ":"))
+    return json.dumps(fields, separators=(",", ":"))
 
 
 def _chain(source: str, sink: str, steps: Iterable[str], stores: Sequence[str]) -> dict[str, Any]:
     """Return a topology description with one chain of processors, named as Streams names them."""
-    names = [f"KSTREAM-{step}-{place:010}" for place, step in enumerate(("SOURCE", *steps, "SINK"))]
+    names = [f"KSTREAM-{step}-{number:010}" for number, step in enumerate(("SOURCE", *steps, "SINK"))]
     made = [node(names[0], 1, [names[1]], sourceTopics=[source])]
     made += [
-        node(name, 2, [after], stores=list(stores) if place == 0 else [])
-        for place, (name, after) in enumerate(pairwise(names[1:]))
+        node(name, 2, [after], stores=list(stores) if index == 0 else [])
+        for index, (name, after) in enumerate(pairwise(names[1:]))
     ]
     return description([*made, node(names[-1], 3, sinkTopic=sink)])
 

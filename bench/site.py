@@ -36,14 +36,22 @@ def fill(settings: Settings, incidents: int, applications: int) -> None:
     """Store incidents of as many groups as there are applications, which are Streams applications in a chain."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for number in range(incidents):
-        of, last = number % max(applications, 1), NOW - timedelta(minutes=7 * number)
-        named: dict[str, Any] = {"original_topic": f"topic-{of}", "consumer_group": f"group-{of}", "last_at": last}
-        told = {"verdict": VERDICTS[number % 4], "severity": SEVERITIES[number % 5 % 4]}
-        rows["gold.dlq_incidents"].append(sites.incident(number, **named, **told))
-    for of in range(applications):
-        named = {"original_topic": f"topic-{of}", "consumer_group": f"group-{of}"}
-        rows["gold.dlq_summary"] += [sites.hour(NOW - (1 + ago) * HOUR, 5 + of % 7, **named) for ago in range(24)]
-        for table, few in sites.rows_of_application(f"app-{of}", f"topic-{of}", f"topic-{of + 1}").items():
+        group_number, last = number % max(applications, 1), NOW - timedelta(minutes=7 * number)
+        columns: dict[str, Any] = {
+            "original_topic": f"topic-{group_number}",
+            "consumer_group": f"group-{group_number}",
+            "last_at": last,
+        }
+        judged = {"verdict": VERDICTS[number % 4], "severity": SEVERITIES[number % 5 % 4]}
+        rows["gold.dlq_incidents"].append(sites.incident(number, **columns, **judged))
+    for group_number in range(applications):
+        columns = {"original_topic": f"topic-{group_number}", "consumer_group": f"group-{group_number}"}
+        rows["gold.dlq_summary"] += [
+            sites.hour(NOW - (1 + ago) * HOUR, 5 + group_number % 7, **columns) for ago in range(24)
+        ]
+        for table, few in sites.rows_of_application(
+            f"app-{group_number}", f"topic-{group_number}", f"topic-{group_number + 1}"
+        ).items():
             rows[table] += few
     for table, many in rows.items():
         store(settings, table, *many)
@@ -55,26 +63,26 @@ def measured(settings: Settings, scratch: Path, incidents: int, applications: in
     The second build has nothing new to tell.
     """
     fill(settings, incidents, applications)
-    found: dict[str, tuple[float, str]] = {}
+    figures: dict[str, tuple[float, str]] = {}
     for name in ("first build", "next build, nothing new"):
         began = time.perf_counter()
         warehouse = Warehouse(settings)
         front = report.build(warehouse, content=reading.gather(warehouse, now=NOW))
-        found[name] = (time.perf_counter() - began, "s")
-    found["pages"] = (float(sum(1 for _ in front.parent.rglob("*.html"))), "pages")
+        figures[name] = (time.perf_counter() - began, "s")
+    figures["pages"] = (float(sum(1 for _ in front.parent.rglob("*.html"))), "pages")
     if screenshots.browser() is None:
-        return found
+        return figures
     with browser.browser(scratch) as tab:
         for page, word in (("incidents.html", "group-7"), ("places.html", "app-4")):
             address = (front.parent / page).as_uri()
-            found[f"{page}: open"] = (_milliseconds(lambda address=address: tab.open(address)), "ms")  # type: ignore[misc]
+            figures[f"{page}: open"] = (_milliseconds(lambda address=address: tab.open(address)), "ms")  # type: ignore[misc]
             for way, script in WAYS.items():
                 if way != "next page" or tab.run("!document.querySelector('[data-page=after]').disabled"):
-                    found[f"{page}: {way}"] = (_of(tab, address, script.format(word=word)), "ms")
-        found["index.html: open"] = (_milliseconds(lambda: tab.open(front.as_uri())), "ms")
+                    figures[f"{page}: {way}"] = (_of(tab, address, script.format(word=word)), "ms")
+        figures["index.html: open"] = (_milliseconds(lambda: tab.open(front.as_uri())), "ms")
         if tab.errors:
             raise RuntimeError(f"the pages have errors: {tab.errors[:3]}")
-    return found
+    return figures
 
 
 def _milliseconds(act: Callable[[], object]) -> float:

@@ -63,9 +63,9 @@ class Cost:
 
 def measured(spark: SparkSession, settings: Settings, shape: str, records: int) -> Cost:
     """Return what a batch of a shape costs from its files to gold, and remove the warehouse."""
-    of, took = SHAPES[shape], {}
+    shaped, took = SHAPES[shape], {}
     land_lines(
-        dead_letters(spark, records, 1, milliseconds=10, dlq_topic=of.dlq_topic, **of.named),
+        dead_letters(spark, records, 1, milliseconds=10, dlq_topic=shaped.dlq_topic, **shaped.named),
         settings.landing_of("dlq") / "a",
     )
 
@@ -77,7 +77,7 @@ def measured(spark: SparkSession, settings: Settings, shape: str, records: int) 
         began = time.perf_counter()
         runner.run(warehouse, stages("dlq"), report)
         seconds = time.perf_counter() - began
-    slowest = dict(sorted(took.items(), key=lambda one: -one[1])[:MOST_SHOWN])
+    slowest = dict(sorted(took.items(), key=lambda pair: -pair[1])[:MOST_SHOWN])
     incidents = spark.read.format("delta").load(warehouse.location("gold.dlq_incidents")).count()
     shutil.rmtree(Path(settings.warehouse).parent)
     return Cost(shape, records, seconds, slowest, incidents)

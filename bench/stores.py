@@ -41,40 +41,40 @@ def measured(scratch: Path, scale: float) -> Seconds:
         for directory in CAPTURES:
             for file in (ROOT / directory).glob("*.jsonl"):
                 (landing / "dlq" / file.name).symlink_to(file)
-        found: Seconds = {}
+        spent: Seconds = {}
         for attempt in range(TIMES):
-            for store, place in _places(scratch, f"first-{attempt}").items():
-                seconds = _command("run", "--feed", "dlq", "--warehouse", place, "--landing", str(landing))
-                found.setdefault("first run", {}).setdefault(store, []).append(seconds)
+            for store, location in _places(scratch, f"first-{attempt}").items():
+                seconds = _command("run", "--feed", "dlq", "--warehouse", location, "--landing", str(landing))
+                spent.setdefault("first run", {}).setdefault(store, []).append(seconds)
         for words in (["top"], ["incidents"], ["trace", "dlq.orders:0:5"], ["describe", "--group", "checkout"]):
             for _ in range(TIMES):
-                for store, place in _places(scratch, "first-0").items():
-                    seconds = _command(*words, "--warehouse", place, "--landing", str(landing))
-                    found.setdefault(words[0], {}).setdefault(store, []).append(seconds)
-        found["small run, warm"] = _warm(scratch, scale)
-    return found
+                for store, location in _places(scratch, "first-0").items():
+                    seconds = _command(*words, "--warehouse", location, "--landing", str(landing))
+                    spent.setdefault(words[0], {}).setdefault(store, []).append(seconds)
+        spent["small run, warm"] = _warm(scratch, scale)
+    return spent
 
 
 def _warm(scratch: Path, scale: float) -> dict[str, list[float]]:
     """Return the seconds of runs of ``NEW`` dead letters onto ``ONTO``, in one session."""
     places, landing = _places(scratch, "warm"), scratch / "generated"
-    settings = {store: load(warehouse=place, landing=str(landing)) for store, place in places.items()}
+    settings = {store: load(warehouse=location, landing=str(landing)) for store, location in places.items()}
     spent: dict[str, list[float]] = {store: [] for store in places}
     with spark_session(settings["s3"]) as spark:
 
-        def run(its: Settings) -> float:
+        def run(own: Settings) -> float:
             began = time.perf_counter()
-            with lock.writer(its, "bench"):
-                runner.run(Warehouse(its, spark), stages("dlq"))
+            with lock.writer(own, "bench"):
+                runner.run(Warehouse(own, spark), stages("dlq"))
             return time.perf_counter() - began
 
         generate(max(NEW, int(ONTO * scale)), 5, landing)
-        for its in settings.values():
-            run(its)
+        for own in settings.values():
+            run(own)
         for batch in range(1, TIMES + 2):
             generate(NEW, 5, landing, batch=batch)
-            for store, its in settings.items():
-                seconds = run(its)
+            for store, own in settings.items():
+                seconds = run(own)
                 if batch > 1:
                     spent[store].append(seconds)
     return spent

@@ -53,7 +53,7 @@ class Torture:
         """Take the settings of a broker."""
         self.settings = settings
         self.asked = asked
-        self.place = place_of(settings)
+        self.store = place_of(settings)
         self.chance = random.Random(seed)
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
@@ -66,7 +66,7 @@ class Torture:
         for created in self.asked.client.create_topics(topics).values():
             created.result()
         records = numbered(_RECORDS, name, keys=self.chance.randint(1, 20), size=self.chance.choice([0, 100, 2000]))
-        with Journal(self.place, self.settings.cluster) as journal:
+        with Journal(self.store, self.settings.cluster) as journal:
             journal.add(name)
         return plan_of(name, self.settings, records)
 
@@ -76,23 +76,23 @@ class Torture:
         beside: Any = None
         made = context()
         if self.chance.random() < _BESIDE:
-            ready, told = made.Barrier(1), made.Queue()
-            arguments = (plan, self.place, self.settings, _BATCH, None, ready, told)
+            ready, reports = made.Barrier(1), made.Queue()
+            arguments = (plan, self.store, self.settings, _BATCH, None, ready, reports)
             beside = made.Process(target=run_without_lock, args=arguments)
             beside.start()
-        process = made.Process(target=run_to_its_death, args=(plan, self.place, self.settings, point, _BATCH))
+        process = made.Process(target=run_to_its_death, args=(plan, self.store, self.settings, point, _BATCH))
         process.start()
         process.join(self.chance.uniform(0.02, _LONGEST) if point is None else 60)
-        for one in (process, *([beside] if beside is not None else [])):
-            if one.is_alive():
-                one.kill()
-            one.join()
-            if one.exitcode == -9:
+        for started in (process, *([beside] if beside is not None else [])):
+            if started.is_alive():
+                started.kill()
+            started.join()
+            if started.exitcode == -9:
                 self.counts["kills"] += 1
-                self.counts["kills at named points"] += one is process and point is not None
+                self.counts["kills at named points"] += started is process and point is not None
                 self.counts["kills beside another run"] += beside is not None
         if self.chance.random() < 0.15:
-            for file in Path(self.place.root).glob("journal.db*"):
+            for file in Path(self.store.root).glob("journal.db*"):
                 file.unlink()
             self.counts["lost journals"] += 1
             if self.chance.random() < 0.5:
@@ -101,19 +101,21 @@ class Torture:
     def replay_some(self, plan: Plan) -> None:
         """Make a plan of some of the same dead letters, as another condition does, and run it to its end."""
         records = self.chance.sample(plan.records, self.chance.randint(1, len(plan.records)))
-        found = earlier.look(self.settings, self.asked, records, {})
-        eligible = sorted((one for one in records if one.letter not in found.letters), key=lambda one: one.position)
+        replayed = earlier.look(self.settings, self.asked, records, {})
+        eligible = sorted(
+            (record for record in records if record.letter not in replayed.letters), key=lambda record: record.position
+        )
         self.counts["plans of the same dead letters"] += 1
         name = f"{plan.plan_id}-{self.counts['plans of the same dead letters']}"
-        with Journal(self.place, self.settings.cluster) as journal:
+        with Journal(self.store, self.settings.cluster) as journal:
             journal.add(name)
         if eligible:
             self.mixed.add(plan.plan_id)
-            run(plan_of(name, self.settings, eligible), self.place, self.settings, batch=100)
+            run(plan_of(name, self.settings, eligible), self.store, self.settings, batch=100)
 
     def finish(self, plan: Plan) -> None:
         """Run a plan to its end and compare what a reader sees."""
-        ended = run(plan, self.place, self.settings, batch=100)
+        ended = run(plan, self.store, self.settings, batch=100)
         seen = standing(self.settings, plan.targets[0].topic)
         hidden = len(standing(self.settings, plan.targets[0].topic, committed=False)) - len(seen)
         letters, wanted = Counter(letters_of(seen)), Counter(planned_letters(plan))

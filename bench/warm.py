@@ -34,7 +34,7 @@ def main() -> None:
     )
     given = parser.parse_args()
     spark_properties = {"spark.master": given.master, "spark.driver.memory": given.memory}
-    spark_properties |= dict(one.split("=", 1) for one in given.property)
+    spark_properties |= dict(word.split("=", 1) for word in given.property)
     places = {"landing": str(given.landing), "warehouse": str(given.out), "shared_directories": True}
     settings = load(**places, spark=spark_properties)
     with tempfile.TemporaryDirectory(prefix="afterlog-bench-") as scratch, spark_session(settings) as spark:
