@@ -218,13 +218,13 @@ class _Asking:
         newest = self.admin_of.OffsetSpec.maxTimestamp()
         newest_at: dict[str, int] = {}
         for topic in topics:
-            places = [
+            partitions = [
                 self.jvm.org.apache.kafka.common.TopicPartition(topic.name, at)
                 for at in range(int(topic.value("partitions") or 0))
             ]
             with self._allowed("Describe on topics", topic.name):
-                futures = self.admin.listOffsets(dict.fromkeys(places, newest))
-                times = [int(futures.partitionResult(partition).get().timestamp()) for partition in places]
+                futures = self.admin.listOffsets(dict.fromkeys(partitions, newest))
+                times = [int(futures.partitionResult(partition).get().timestamp()) for partition in partitions]
                 if max(times, default=-1) >= 0:
                     newest_at[topic.name] = max(times)
         return newest_at

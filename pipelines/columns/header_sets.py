@@ -18,19 +18,19 @@ How a profile's headers are cut into sets:
 
 Profiles can share names. A mandatory header belongs to one set alone: profiles of the settings come first, then the set
 that explains more headers. If all mandatory headers of a set are optional ones of another profile's set, both are the
-same dead-lettering, and the set that explains more headers stands. An optional header belongs to the set at whose place
+same dead-lettering, and the set that explains more headers stands. An optional header belongs to the set at whose index
 it stands.
 
 How the sets of a record are put in order:
 
 - A writer that appends has its newest set behind, one that writes first has it before all others.
 - A writer that keeps headers in a map (``newest`` is ``anywhere``) replaces its own set and may shuffle all others, so
-  places prove nothing. Nor do they for a set whose mandatory headers are scattered: somebody shuffled the record.
+  indexes prove nothing. Nor do they for a set whose mandatory headers are scattered: somebody shuffled the record.
 - There topics tell: a hop's DLQ topic is the next hop's source topic, and DLQ topics are named after their source or by
   the writer's default. Places count only where topics are silent.
 - Two sets of a profile with the same topic, partition and offset are one hop, which somebody copied with its headers.
 - If a map's set is newer than a set that stands behind some of its headers, it replaced an older one there. Optional
-  headers before that place can be left from the older one, so they fill no field.
+  headers before that index can be left from the older one, so they fill no field.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from pipelines.columns.profiles import KIP_1191, KIP_1317, Header, Profile
 
 MOST_STATES = 400  # beginnings of chains that are weighed, where topics decide the order
 MOST_WEIGHED = 1_000  # known headers of a record of which topics and copies tell the order
-MOST_CUTS = 16  # places between two sets at which the cut may be
+MOST_CUTS = 16  # indexes between two sets at which the cut may be
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Shape:
     prefix with a ``*`` behind it. ``marks`` are the indexes, in ``Planner.marks``, of topic globs that match and of
     paths that lead to a value. The others are null unless several of at most MOST_WEIGHED names tell a topic:
     ``topics`` are their values, null for other names; ``topic`` is the DLQ topic; ``same`` has, for a name that tells
-    topic, partition or offset, the first place with its name and value, and for other names their own place.
+    topic, partition or offset, the first index with its name and value, and for other names their own index.
     """
 
     names: tuple[str, ...]
@@ -70,13 +70,13 @@ class Shape:
 
 @dataclass(frozen=True)
 class Hop:
-    """A set of headers: its profile, and by field the places of its values, the first that is not empty counts.
+    """A set of headers: its profile, and by field the indexes of its values, the first that is not empty counts.
 
-    A place is an index in ``Shape.names``; the paths of the planner follow behind them.
+    An index counts in ``Shape.names``; the paths of the planner follow behind them.
     """
 
     profile: Profile
-    places: Mapping[str, tuple[int, ...]]
+    indexes: Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -116,14 +116,14 @@ class _Set:
         is_first = self.profile.newest == "first"
         repeating = _repeating(self.profile)
         counting = {}
-        for key, places in self.members.items():
-            near = min(max(first - index, index - last, 0) for index in places)
-            nearest = [index for index in places if max(first - index, index - last, 0) == near]
-            counting[key] = places[-1] if key in repeating else nearest[0] if is_first else nearest[-1]
+        for key, indexes in self.members.items():
+            near = min(max(first - index, index - last, 0) for index in indexes)
+            nearest = [index for index in indexes if max(first - index, index - last, 0) == near]
+            counting[key] = indexes[-1] if key in repeating else nearest[0] if is_first else nearest[-1]
         return counting
 
     def _closest(self) -> tuple[int, int]:
-        """Return the first and the last place of the shortest stretch that has all mandatory headers of the set."""
+        """Return the first and the last index of the shortest stretch that has all mandatory headers of the set."""
         mandatory = [key for key in self.profile.mandatory if key in self.members]
         whole = [index for key in mandatory or self.members for index in self.members[key]] or [0]
         if len(whole) <= len(mandatory):
@@ -139,22 +139,22 @@ class _Set:
 
     @cached_property
     def at(self) -> int:
-        """The place of the set: that of its last mandatory header; an envelope stands before all headers."""
+        """The index of the set: that of its last mandatory header; an envelope stands before all headers."""
         return self.ends[1]
 
     @cached_property
-    def places(self) -> set[int]:
-        """The places of all headers of the set."""
+    def indexes(self) -> set[int]:
+        """The indexes of all headers of the set."""
         return {index for every in self.members.values() for index in every}
 
     @cached_property
-    def mandatory_places(self) -> set[int]:
-        """The places of the mandatory headers."""
+    def mandatory_indexes(self) -> set[int]:
+        """The indexes of the mandatory headers."""
         return {index for key in self.profile.mandatory for index in self.members.get(key, ())}
 
     @cached_property
     def ends(self) -> tuple[int, int]:
-        """The first and the last place of the mandatory headers that count."""
+        """The first and the last index of the mandatory headers that count."""
         counting = [self.counting[key] for key in self.profile.mandatory if key in self.counting]
         return min(counting, default=-1), max(counting, default=-1)
 
@@ -173,7 +173,7 @@ class Planner:
         self.topic_names = frozenset(
             header.key for profile in profiles for header in profile.headers if header.field == "original_topic"
         )
-        self.place_names = frozenset(header.key for profile in profiles for header in _of_place(profile))
+        self.coordinate_names = frozenset(header.key for profile in profiles for header in _of_coordinate(profile))
         self._plans: dict[Shape, Plan] = {}
         self._keys_of: dict[str, list[tuple[Profile, str]]] = {}
         self._order = {profile: index for index, profile in enumerate(self.profiles)}
@@ -197,7 +197,8 @@ class Planner:
         )
         first: dict[tuple[str, bytes | None], int] = {}
         same = (
-            first.setdefault(header, at) if header[0] in self.place_names else at for at, header in enumerate(headers)
+            first.setdefault(header, at) if header[0] in self.coordinate_names else at
+            for at, header in enumerate(headers)
         )
         return Shape(names, marks, tuple(topics), topic, tuple(same))
 
@@ -233,7 +234,7 @@ class Planner:
         )
 
     def _headers_of(self, shape: Shape) -> dict[Profile, list[tuple[int, str]]]:
-        """Return the places of the headers of each profile that may have a part, each with its key in the profile."""
+        """Return the indexes of the headers of each profile that may have a part, each with its key in the profile."""
         headers_of: dict[Profile, list[tuple[int, str]]] = {}
         for index, name in enumerate(shape.names):
             for profile, key in self._keys(name):
@@ -254,13 +255,13 @@ class Planner:
                 for key in keys_of[profile]:
                     if owners[key] > 1:
                         claims.setdefault(key, []).append(profile)
-        places: dict[int, tuple[str, list[Profile]]] = {}
+        indexes: dict[int, tuple[str, list[Profile]]] = {}
         for key, claimants in claims.items():
             at = [index for index, name in headers_of[claimants[0]] if name == key]
             if len(claimants) > 1 and len(at) >= sum(key in profile.mandatory for profile in claimants):
-                places |= dict.fromkeys(at, (key, claimants))
+                indexes |= dict.fromkeys(at, (key, claimants))
         left: dict[Profile, set[int]] = {}
-        for index, (key, claimants) in places.items():
+        for index, (key, claimants) in indexes.items():
             nearest = min(claimants, key=lambda claimant: _distance(claimant, headers_of[claimant], owners, index, key))
             for profile in claimants:
                 if profile is not nearest:
@@ -321,12 +322,12 @@ class Planner:
         def precedence(header_set: _Set) -> tuple[int, int, int]:
             if header_set.profile.kind == "settings":
                 return 0, 0, self._order[header_set.profile]
-            return 1, -len(header_set.places), self._order[header_set.profile]
+            return 1, -len(header_set.indexes), self._order[header_set.profile]
 
         owner: dict[int, str] = {}
         winning = []
         for header_set in sorted(_explaining_most(complete), key=precedence):
-            claimed = header_set.mandatory_places
+            claimed = header_set.mandatory_indexes
             if all(owner.get(index, header_set.profile.name) == header_set.profile.name for index in claimed):
                 owner |= dict.fromkeys(claimed, header_set.profile.name)
                 winning.append(header_set)
@@ -337,7 +338,7 @@ class Planner:
         if len(sets) < 2:
             return [*sets]
         scattered = _scattered(sets)
-        expected = sorted(sets, key=lambda header_set: _age_by_place(header_set, header_set in scattered))
+        expected = sorted(sets, key=lambda header_set: _age_by_index(header_set, header_set in scattered))
         if shape.topics is None:
             return expected
         free = [[header_set] for header_set in expected]
@@ -360,21 +361,21 @@ class Planner:
         makes mandatory.
         """
         first, *others = sorted(sets, key=lambda header_set: header_set.profile is not KIP_1317)
-        places = self._places(first, shape, doubtful)
+        indexes = self._indexes(first, shape, doubtful)
         for other in others:
-            for name, known in self._places(other, shape, doubtful).items():
+            for name, known in self._indexes(other, shape, doubtful).items():
                 if not (is_own and name in KIP_1317.encodings):
-                    places.setdefault(name, known)
-        return Hop(first.profile, places)
+                    indexes.setdefault(name, known)
+        return Hop(first.profile, indexes)
 
-    def _places(self, header_set: _Set, shape: Shape, doubtful: Collection[int]) -> dict[str, tuple[int, ...]]:
-        places: dict[str, list[int]] = {}
+    def _indexes(self, header_set: _Set, shape: Shape, doubtful: Collection[int]) -> dict[str, tuple[int, ...]]:
+        indexes: dict[str, list[int]] = {}
         for header in header_set.profile.headers:
             if header.field and header.path and header_set.is_last:
-                places.setdefault(header.field, []).append(len(shape.names) + self.paths.index(header.path))
+                indexes.setdefault(header.field, []).append(len(shape.names) + self.paths.index(header.path))
             elif header.field and header.key in header_set.members and header_set.counting[header.key] not in doubtful:
-                places.setdefault(header.field, []).append(header_set.counting[header.key])
-        return {name: tuple(known) for name, known in places.items()}
+                indexes.setdefault(header.field, []).append(header_set.counting[header.key])
+        return {name: tuple(known) for name, known in indexes.items()}
 
     def _nearest(self, headers_of: Mapping[Profile, list[tuple[int, str]]], shape: Shape) -> Plan:
         """Return the plan of a shape without a complete set: that of the profile which lacks least, if any is near."""
@@ -435,11 +436,11 @@ class Planner:
         fine: set[int] = set()
         for header_set in chain:
             repeating = _repeating(header_set.profile)
-            for key, places in header_set.members.items():
-                fine |= set(places) if key in repeating else {header_set.counting[key]}
+            for key, indexes in header_set.members.items():
+                fine |= set(indexes) if key in repeating else {header_set.counting[key]}
         for header_set in complete:
             if header_set not in chain:  # it gave way to another profile
-                fine |= header_set.places
+                fine |= header_set.indexes
         of_chain = {header_set.profile for header_set in chain}
         near = [
             keyed
@@ -466,7 +467,7 @@ def _key(profile: Profile, name: str) -> str | None:
 
 @cache
 def _ranks(profile: Profile) -> dict[str, int]:
-    """Return the place of each key in the order in which the writer writes."""
+    """Return the index of each key in the order in which the writer writes."""
     return {header.key: at for at, header in reversed([*enumerate(profile.headers)])}
 
 
@@ -614,14 +615,14 @@ def _explaining_most(complete: Sequence[_Set]) -> list[_Set]:
     """
 
     def is_same(header_set: _Set, other: _Set) -> bool:
-        return _may_be_same(header_set.profile, other.profile) and header_set.mandatory_places <= other.places
+        return _may_be_same(header_set.profile, other.profile) and header_set.mandatory_indexes <= other.indexes
 
     profiles = {header_set.profile for header_set in complete}
     if not any(_may_be_same(profile, other) for profile, other in permutations(profiles, 2)):
         return [*complete]
     winning: list[_Set] = []
     for header_set in sorted(
-        complete, key=lambda header_set: (-len(header_set.places), header_set.profile.kind != "settings")
+        complete, key=lambda header_set: (-len(header_set.indexes), header_set.profile.kind != "settings")
     ):
         rivals = (other for other in winning if other.profile is not header_set.profile)
         if not any(is_same(header_set, other) or is_same(other, header_set) for other in rivals):
@@ -647,7 +648,7 @@ def _scattered(sets: Sequence[_Set]) -> set[_Set]:
     """
     writers: dict[int, set[str]] = {}
     for header_set in sets:
-        for index in header_set.mandatory_places:
+        for index in header_set.mandatory_indexes:
             writers.setdefault(index, set()).add(header_set.profile.name)
     return {
         header_set
@@ -660,30 +661,30 @@ def _scattered(sets: Sequence[_Set]) -> set[_Set]:
 
 def _is_in_order(header_set: _Set) -> bool:
     repeating = _repeating(header_set.profile)
-    places = [
+    indexes = [
         header_set.counting[key]
         for key in header_set.profile.mandatory
         if key in header_set.counting and key not in repeating
     ]
-    return places == sorted(places)
+    return indexes == sorted(indexes)
 
 
 def _is_alone(header_set: _Set, writers: Mapping[int, set[str]]) -> bool:
     """Tell whether no mandatory header of another writer stands between those of a set."""
     own = {header_set.profile.name, _partner(header_set.profile)}
     between = range(header_set.ends[0] + 1, header_set.ends[1])
-    return all(writers.get(index, own) <= own or index in header_set.places for index in between)
+    return all(writers.get(index, own) <= own or index in header_set.indexes for index in between)
 
 
-def _age_by_place(header_set: _Set, is_scattered: bool) -> tuple[int, int]:
-    """Return how new a set is as far as places tell: what was shuffled is older than what still stands in order."""
+def _age_by_index(header_set: _Set, is_scattered: bool) -> tuple[int, int]:
+    """Return how new a set is as far as indexes tell: what was shuffled is older than what still stands in order."""
     if is_scattered:
         return 0, header_set.at
     return (2, -header_set.at) if header_set.profile.newest == "first" else (1, header_set.at)
 
 
 @cache
-def _of_place(profile: Profile) -> list[Header]:
+def _of_coordinate(profile: Profile) -> list[Header]:
     """Return the headers of a profile that tell topic, partition and offset."""
     fields = ("original_topic", "original_partition", "original_offset")
     return [header for header in profile.headers if header.field in fields and not header.path]
@@ -696,7 +697,7 @@ def _once(sets: Sequence[_Set], shape: Shape) -> list[_Set]:
     once: dict[object, _Set] = {}
     for header_set in sorted(sets, key=lambda header_set: header_set.at):
         counting = header_set.counting
-        keys = {header.field: header.key for header in _of_place(header_set.profile) if header.key in counting}
+        keys = {header.field: header.key for header in _of_coordinate(header_set.profile) if header.key in counting}
         is_known = {"original_topic", "original_offset"} <= keys.keys() and _source(header_set, shape.topics)
         same = tuple(sorted((key, shape.same[counting[key]]) for key in keys.values()))
         first = once.setdefault((header_set.profile.name, same) if is_known else header_set, header_set)
@@ -705,14 +706,14 @@ def _once(sets: Sequence[_Set], shape: Shape) -> list[_Set]:
 
 
 def _doubtful(chain: Sequence[_Set]) -> set[int]:
-    """Return the places of optional headers that can be left from a set which a newer one replaced."""
+    """Return the indexes of optional headers that can be left from a set which a newer one replaced."""
     doubtful: set[int] = set()
     scattered = _scattered(chain)
     for at, header_set in enumerate(chain):
         if header_set.profile.newest == "anywhere":
             older = (other for other in chain[:at] if other.profile.newest == "last" and other not in scattered)
             begin = max((other.ends[0] for other in older), default=-1)
-            doubtful |= {index for index in header_set.places - header_set.mandatory_places if index < begin}
+            doubtful |= {index for index in header_set.indexes - header_set.mandatory_indexes if index < begin}
     return doubtful
 
 

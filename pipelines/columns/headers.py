@@ -1,7 +1,7 @@
 """headers -> fields: what a dead-letter record's headers say, by the profile of their last writer.
 
 ``header_sets`` plans each shape of header names once, in Python. Here Spark finds the shapes of a batch, joins their
-plans, and reads the values at the places that a plan names. So the cost of a record does not grow with the number of
+plans, and reads the values at the indexes that a plan names. So the cost of a record does not grow with the number of
 profiles.
 """
 
@@ -157,8 +157,8 @@ def read(
     plan = planner.plan(planner.shape(known, topic))
     texts: dict[str, str] = {}
     if plan.own:
-        for field, places in plan.own.places.items():
-            value = next((known[index][1] for index in places if index < len(known) and known[index][1]), None)
+        for field, indexes in plan.own.indexes.items():
+            value = next((known[index][1] for index in indexes if index < len(known) and known[index][1]), None)
             said = text(value, plan.own.profile.encodings.get(field, "text"))
             if said and not (said == "-1" and field in NUMBERS and plan.own.profile.says_minus_one):
                 texts[field] = said
@@ -246,7 +246,7 @@ class _Decoder:
         """Return, for headers that tell a place, where the same header stands first, and else where they stand."""
 
         def first(header: Column, at: Column) -> Column:
-            is_place = header["key"].isin(*self.planner.place_names)
+            is_place = header["key"].isin(*self.planner.coordinate_names)
             return F.when(is_place, F.array_position("_known", header) - 1).otherwise(at)
 
         return F.transform("_known", first)
@@ -414,7 +414,7 @@ def _schema() -> Any:
 
 def _row(shape: Shape, plan: Plan) -> dict[str, Any]:
     own = plan.own
-    places = own.places if own else {}
+    indexes = own.indexes if own else {}
     encodings = own.profile.encodings if own else {}
     missing = [header.field for header in own.profile.headers if header.key in plan.lacking] if own else []
     return {
@@ -423,7 +423,7 @@ def _row(shape: Shape, plan: Plan) -> dict[str, Any]:
         "_plan_profiles": plan.profiles,
         "_plan_missing_headers": plan.lacking,
         "_plan_missing_fields": list(dict.fromkeys(filter(None, missing))),
-        "_plan_at": [places.get(field, ()) for field in FIELDS],
+        "_plan_at": [indexes.get(field, ()) for field in FIELDS],
         "_plan_codes": [CODES[encodings.get(field, "text")] for field in FIELDS],
         "_plan_hops": [_planned_hop(hop) for hop in plan.hops],
         "_plan_taken": plan.taken,
@@ -436,7 +436,7 @@ def _row(shape: Shape, plan: Plan) -> dict[str, Any]:
 def _planned_hop(hop: Hop) -> dict[str, Any]:
     planned: dict[str, Any] = {"profile": hop.profile.name}
     for name, field in HOP_FIELDS.items():
-        planned[name] = hop.places.get(field, ())
+        planned[name] = hop.indexes.get(field, ())
         planned[f"{name}_code"] = CODES[hop.profile.encodings.get(field, "text")]
     return planned
 

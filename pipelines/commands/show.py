@@ -65,10 +65,10 @@ def answer(
     """Show the dead letter at TOPIC:PARTITION:OFFSET of its DLQ topic, as ``text`` or ``json``.
 
     ``shown_as`` and ``full`` decide how much of the payload the text shows and in which form; JSON has all of it. The
-    exit code is 1 if nothing is known at the place.
+    exit code is 1 if nothing is known at the coordinate.
 
-    Raises UsageError: the text is no place, the table does not exist, a mask has no key, a schema file cannot be used,
-    or the dead letter is of other teams than the ``team`` that asks.
+    Raises UsageError: the text is no coordinate, the table does not exist, a mask has no key, a schema file cannot be
+    used, or the dead letter is of other teams than the ``team`` that asks.
     """
     coordinate = Coordinate.of(wanted)
     if coordinate is None:
@@ -88,7 +88,7 @@ def answer(
 
 
 def _at(warehouse: Warehouse, table: str, coordinate: Coordinate) -> list[dict[str, Any]]:
-    """Return the rows of a table at a place, the newest first; none if there is no table beside the main one."""
+    """Return the rows of a table at a coordinate, the newest first; none if there is no table beside the main one."""
     key: Key = {
         "cluster": warehouse.cluster,
         "dlq_topic": coordinate.topic,
@@ -112,7 +112,7 @@ def _others(known: Sequence[dict[str, Any]]) -> tuple[str, ...]:
 
 
 class Letter:
-    """A dead letter at its place, as a table has it, masked."""
+    """A dead letter at its coordinate, as a table has it, masked."""
 
     def __init__(
         self,
@@ -410,7 +410,7 @@ def _time(value: Any) -> Any:
 
 
 def _nothing(warehouse: Warehouse, coordinate: Coordinate, form: str) -> Answer:
-    """Return the answer for a place at which no dead letter is known, with a hint at what may be meant."""
+    """Return the answer for a coordinate at which no dead letter is known, with a hint at what may be meant."""
     letters = _letters_of(warehouse, coordinate)
     message = f"No dead letter is known at {coordinate} in cluster '{visible(warehouse.cluster)}'."
     if letters:
@@ -420,13 +420,13 @@ def _nothing(warehouse: Warehouse, coordinate: Coordinate, form: str) -> Answer:
     else:
         message += _meant(warehouse, coordinate) + unread_lines.hint(warehouse, coordinate.topic)
     if form == "json":
-        places = [letter._asdict() for letter in letters]
-        return Answer(as_json({**coordinate._asdict(), "message": message, "dead_letters": places}), (), 1)
+        coordinates = [letter._asdict() for letter in letters]
+        return Answer(as_json({**coordinate._asdict(), "message": message, "dead_letters": coordinates}), (), 1)
     return Answer(message, (), 1)
 
 
 def _letters_of(warehouse: Warehouse, coordinate: Coordinate) -> list[Coordinate]:
-    """Return the places of the dead letters of a source record."""
+    """Return the coordinates of the dead letters of a source record."""
     key: Key = {"cluster": warehouse.cluster}
     key |= {f"original_{name}": value for name, value in coordinate._asdict().items()}
     columns = [f"dlq_{name}" for name in Coordinate._fields]

@@ -75,7 +75,7 @@ STATES = {
 
 
 class Coordinate(NamedTuple):
-    """The place of a record: topic, partition and offset."""
+    """The coordinate of a record: topic, partition and offset."""
 
     topic: str
     partition: int
@@ -184,8 +184,8 @@ def answer(warehouse: Warehouse, wanted: str, form: str = "text", team: str | No
     code is 1 if nothing is known. A ``team`` is told of messages of its topics and applications, and of those whose
     dead letters are its own.
 
-    Raises UsageError: a table does not exist, or the text seems meant as a place, but is neither one nor a known trace,
-    or all that is known is of other teams.
+    Raises UsageError: a table does not exist, or the text seems meant as a coordinate, but is neither one nor a known
+    trace, or all that is known is of other teams.
     """
     teams = Teams.of_settings(warehouse.settings)
     coordinate = Coordinate.of(wanted)
@@ -223,7 +223,7 @@ def _of_trace(warehouse: Warehouse, wanted: str) -> list[dict[str, Any]]:
 
     The ledger has the trace of a message's first acknowledgement only, so others are found by their acknowledgements.
 
-    Raises UsageError: the table does not exist, or the text seems meant as a place and no such trace is known.
+    Raises UsageError: the table does not exist, or the text seems meant as a coordinate and no such trace is known.
     """
     mistake = _mistake(wanted)
     equal: Key = {"cluster": warehouse.cluster, "trace_id": _trace_id(wanted)}
@@ -244,25 +244,25 @@ def _of_trace(warehouse: Warehouse, wanted: str) -> list[dict[str, Any]]:
 
 def _held_of_trace(warehouse: Warehouse, wanted: str, known: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the held acknowledgements of a trace as rows of the ledger, one per message that ``known`` lacks."""
-    places = {(row["topic"], row["partition"], row["offset"]) for row in known}
+    coordinates = {(row["topic"], row["partition"], row["offset"]) for row in known}
     columns = ["topic", "partition", "offset", "trace_id", "acknowledged_at", "_bronze_id"]
     equal: Key = {"cluster": warehouse.cluster, "trace_id": _trace_id(wanted)}
     waiting = []
     for row in _rows_held(warehouse, HELD_ACKNOWLEDGEMENTS, equal, columns):
         coordinate = (row["topic"], row["partition"], row["offset"])
-        if row["topic"] is None or coordinate in places:
+        if row["topic"] is None or coordinate in coordinates:
             continue
         if None in coordinate or min(coordinate[1:]) < 0:
             row |= {"partition": None, "offset": None}
         else:
-            places.add(coordinate)
+            coordinates.add(coordinate)
         never = {"produced_at": None, "first_dead_lettered_at": None}
         waiting.append(row | never | {"acknowledgement_id": row["_bronze_id"]})
     return waiting
 
 
 def _mistake(wanted: str) -> UsageError | None:
-    """Return what is wrong with a text that seems meant as a place, but is none; None for any other text."""
+    """Return what is wrong with a text that seems meant as a coordinate, but is none; None for any other text."""
     topic, colon, rest = wanted.partition(":")
     if not colon:
         return None
@@ -297,7 +297,7 @@ def topics(warehouse: Warehouse) -> list[str]:
 
 
 def _meant(warehouse: Warehouse, wanted: str, coordinate: Coordinate | None) -> str:
-    """Return a hint on the topic that may be meant, if a place's topic is unknown or only a topic is given."""
+    """Return a hint on the topic that may be meant, if a coordinate's topic is unknown or only a topic is given."""
     names = topics(warehouse)
     if coordinate is not None:
         return "" if coordinate.topic in names else hint(coordinate.topic, names)
@@ -528,16 +528,16 @@ def _outcome(warehouse: Warehouse, row: dict[str, Any]) -> Iterator[Event]:
 
 def _owner(warehouse: Warehouse, letter: dict[str, Any]) -> str | None:
     """Return whom the dead letter belongs to that a row is about, as silver.dead_letters tells."""
-    places = ("cluster", "dlq_topic", "dlq_partition", "dlq_offset")
-    key: Key = {name: letter[name] for name in places if name in letter} | {"cluster": warehouse.cluster}
+    names = ("cluster", "dlq_topic", "dlq_partition", "dlq_offset")
+    key: Key = {name: letter[name] for name in names if name in letter} | {"cluster": warehouse.cluster}
     there = rows(warehouse, DEAD_LETTERS, key) if warehouse.last_version(DEAD_LETTERS) is not None else []
     same = [row for row in there if row["dlq_topic_id"] == letter["dlq_topic_id"]]
     return owner_of(same[0]) if same else None
 
 
 def _replay_facts(row: dict[str, Any]) -> dict[str, Any]:
-    places = ("target_topic", "target_partition", "target_offset", "dlq_topic", "dlq_partition", "dlq_offset")
-    return {name: row[name] for name in ("plan_id", "attempt", *places)}
+    columns = ("target_topic", "target_partition", "target_offset", "dlq_topic", "dlq_partition", "dlq_offset")
+    return {name: row[name] for name in ("plan_id", "attempt", *columns)}
 
 
 def _lettered(row: dict[str, Any], passed: frozenset[Coordinate]) -> str:
@@ -580,10 +580,10 @@ def _masked(warehouse: Warehouse, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _facts(row: dict[str, Any]) -> dict[str, Any]:
-    places = ("dlq_topic", "dlq_partition", "dlq_offset", "original_topic", "original_partition", "original_offset")
+    columns = ("dlq_topic", "dlq_partition", "dlq_offset", "original_topic", "original_partition", "original_offset")
     reasons = ("consumer_group", "disposition", "delivery_count", "error_message", "write_state")
     markers = ("is_control_marker", "control_marker_suspected")
-    return {name: row[name] for name in (*places, *reasons, *markers)} | {OWNER: owner_of(row)}
+    return {name: row[name] for name in (*columns, *reasons, *markers)} | {OWNER: owner_of(row)}
 
 
 def _origin(warehouse: Warehouse, coordinate: Coordinate) -> Iterator[Event]:
@@ -609,7 +609,7 @@ def _origin(warehouse: Warehouse, coordinate: Coordinate) -> Iterator[Event]:
 
 
 def _inferred(warehouse: Warehouse, side: str, coordinate: Coordinate) -> Iterator[tuple[Coordinate, dict[str, Any]]]:
-    """Yield the dead letters of a message (``original``), or at its place (``dlq``), that did not land, once each."""
+    """Yield the dead letters of a message (``original``), or at its coordinate (``dlq``), that did not land."""
     if not warehouse.exists(INFERRED):
         return
     slice_ = "source_slice" if side == "original" else "dlq_slice"
@@ -633,13 +633,13 @@ def _teller(row: dict[str, Any]) -> Coordinate:
 
 
 def _inferred_facts(row: dict[str, Any]) -> dict[str, Any]:
-    places = ("dlq_topic", "dlq_partition", "dlq_offset", "original_topic", "original_partition", "original_offset")
+    columns = ("dlq_topic", "dlq_partition", "dlq_offset", "original_topic", "original_partition", "original_offset")
     tellers = ("told_by_topic", "told_by_partition", "told_by_offset")
-    return {name: row[name] for name in (*places, "consumer_group", *tellers)}
+    return {name: row[name] for name in (*columns, "consumer_group", *tellers)}
 
 
 def _source(row: dict[str, Any]) -> str:
-    """Return the place of the record that failed, as far as the headers name it."""
+    """Return the coordinate of the record that failed, as far as the headers name it."""
     parts = [row[f"original_{name}"] for name in ("topic", "partition", "offset")]
     if None not in parts:
         return str(Coordinate(*parts))

@@ -151,8 +151,8 @@ def _incidents(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
         for incident in open_ones:
             opened[incident.row["severity"]] += incident.state.is_loud
             muted += not incident.state.is_loud
-        places = ", original_topic, dlq_topic" if teams.known else ""
-        for _, row in odd_times.letters(warehouse, f"consumer_group, owner, disposition{places}", now):
+        topic_columns = ", original_topic, dlq_topic" if teams.known else ""
+        for _, row in odd_times.letters(warehouse, f"consumer_group, owner, disposition{topic_columns}", now):
             names = (row["consumer_group"], owner_of(row), row["disposition"])
             letters[tuple(name or "" for name in names)] += row["record_count"]
             of_teams.update(dict.fromkeys(((name,) for name in teams.of_row(row)), row["record_count"]))

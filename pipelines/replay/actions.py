@@ -151,18 +151,18 @@ def explain(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
         tried = known.rules[: known.rules.index(rule) + 1] if rule else known.rules
         others = _of_same_record(warehouse, candidates, entry, known, options)
         is_repeated = planning.is_repeated(entry, others)
-        places = [other.candidate.coordinate for other in sorted(others, key=lambda other: other.letter)]
-        said.append(telling.explained(entry, rule, action, tried, places, is_repeated, form))
+        coordinates = [other.candidate.coordinate for other in sorted(others, key=lambda other: other.letter)]
+        said.append(telling.explained(entry, rule, action, tried, coordinates, is_repeated, form))
     return Answer("\n".join(said))
 
 
 def _of_same_record(
     warehouse: Warehouse, candidates: Candidates, entry: Entry, known: rules.Rules, options: Options
 ) -> list[Entry]:
-    """Return the other dead letters of the record that a dead letter is about, as far as headers name its places."""
-    places = {coordinate for coordinate in (entry.candidate.source, entry.written_first) if coordinate is not None}
+    """Return the other dead letters of a dead letter's record, as far as headers name the coordinates of that."""
+    coordinates = {coordinate for coordinate in (entry.candidate.source, entry.written_first) if coordinate is not None}
     by_coordinate = {
-        candidate.coordinate: candidate for coordinate in places for candidate in candidates.of_source(*coordinate)
+        candidate.coordinate: candidate for coordinate in coordinates for candidate in candidates.of_source(*coordinate)
     }
     others = [candidate for coordinate, candidate in by_coordinate.items() if coordinate != entry.candidate.coordinate]
     return [

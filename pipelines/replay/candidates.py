@@ -22,9 +22,9 @@ from pipelines.incidents import ids
 from pipelines.incidents.signature import frame_of, pattern_of
 from pipelines.replay import origins
 from pipelines.replay.conditions import condition
+from pipelines.replay.died_again import ReplayedRecords
 from pipelines.replay.model import Letter, Source, attempt_of
 from pipelines.replay.rules import Rules
-from pipelines.replay.standing import Standing
 from pipelines.teams import Limits, Teams, in_words, is_of, refuse_others
 from pipelines.text import elided
 from pipelines.warehouse import jvmless
@@ -63,7 +63,7 @@ HOW_MANY = "more records than [replay] most_records allows"
 
 @dataclass(frozen=True)
 class Choice:
-    """Which dead letters are wanted: of an incident, at places, of a condition, or those that the rules replay.
+    """Which dead letters are wanted: of an incident, at coordinates, of a condition, or those that the rules replay.
 
     With a ``team`` only its own are.
     """
@@ -125,10 +125,10 @@ class Replay:
 class Candidate:
     """A chosen dead letter: its row in silver.dlq_records, and what other tables know about it.
 
-    ``state`` is accepted, quarantined or held. ``copies`` is how many rows are known at its place. ``attempt`` is the
-    number that its replay would have. ``replayed`` tells which plan replayed it, or its source record, before.
-    ``first`` is where and when the record was written first, if its headers name a later place. ``limits`` are those
-    of its ``teams``.
+    ``state`` is accepted, quarantined or held. ``copies`` is how many rows are known at its coordinate. ``attempt`` is
+    the number that its replay would have. ``replayed`` tells which plan replayed it, or its source record, before.
+    ``first`` is where and when the record was written first, if its headers name a later coordinate. ``limits`` are
+    those of its ``teams``.
     """
 
     row: Mapping[str, Any]
@@ -331,27 +331,27 @@ class Candidates:
         return self._accepted(here, {"cluster": self.warehouse.cluster, **values}, None, None)
 
     def _named(self, wanted: Sequence[str]) -> list[Candidate]:
-        """Return the dead letters at places, those in quarantine and held ones too.
+        """Return the dead letters at coordinates, those in quarantine and held ones too.
 
-        Raises UsageError: a text is no place, or nothing is known there.
+        Raises UsageError: a text is no coordinate, or nothing is known there.
         """
-        places = []
+        coordinates = []
         for text in dict.fromkeys(wanted):
             coordinate = Coordinate.of(text)
             if coordinate is None:
                 shown = elided(text, WIDEST)
                 raise UsageError(f"'{shown}' is not the place of a dead letter: write it like dlq.orders:0:5.")
-            places.append(coordinate)
+            coordinates.append(coordinate)
         values: dict[str, Any] = {"cluster": self.warehouse.cluster}
-        for number, coordinate in enumerate(places):
+        for number, coordinate in enumerate(coordinates):
             values |= {f"{part}_{number}": at for part, at in coordinate._asdict().items()}
         here = " OR ".join(
             "(" + " AND ".join(f"records.dlq_{part} = :{part}_{number}" for part in Coordinate._fields) + ")"
-            for number in range(len(places))
+            for number in range(len(coordinates))
         )
         candidates = self._accepted(here, values, None, None)
         known = {candidate.coordinate for candidate in candidates}
-        for coordinate in places:
+        for coordinate in coordinates:
             if ":".join(map(str, coordinate)) not in known:
                 refused = self._refused(coordinate)
                 if not refused:
@@ -409,7 +409,7 @@ class Candidates:
             of_source = history.by_source.get(source) if None not in source else None
             befores = same[-1:] + ([of_source] if of_source else [])
             before = max(befores, key=lambda replay: replay["attempt"], default=None)
-            died = history.standing.about(row)
+            died = history.replayed_records.about(row)
             attempt = attempt_of(origins.headers_of(row))
             spans = history.aborted.get(source[:2], ()) if None not in source else ()
             incident_id, verdict = self._incident_of(row)
@@ -437,8 +437,8 @@ class Candidates:
     def _history(self, but_of: str = "") -> _History:
         """Return what is known of source records; replays of one plan do not count."""
         rows = [row for row in self._replayed if row["plan_id"] != but_of]
-        standing = Standing.known(self.warehouse, rows, self._plans)
-        history = _History(self._aborted, standing, self._hops)
+        replayed_records = ReplayedRecords.known(self.warehouse, rows, self._plans)
+        history = _History(self._aborted, replayed_records, self._hops)
         for row in rows:
             letter = Letter.of(row)
             history.by_coordinate[letter.coordinate].append((letter, row))
@@ -507,11 +507,11 @@ class _History:
     """What is known of source records: aborted transactions by topic and partition, and rows of replayed records.
 
     ``by_coordinate`` has the rows of dead letters, ``by_source`` those of source records, the last replay last.
-    ``standing`` tells which replayed record a dead letter is about, ``hops`` from where a dead letter came.
+    ``replayed_records`` tells which replayed record a dead letter is about, ``hops`` from where a dead letter came.
     """
 
     aborted: dict[tuple[Any, ...], list[tuple[int, int]]]
-    standing: Standing
+    replayed_records: ReplayedRecords
     hops: Mapping[origins.Coordinate, origins.Coordinate]
     by_coordinate: dict[str, list[tuple[Letter, dict[str, Any]]]] = field(default_factory=lambda: defaultdict(list))
     by_source: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)

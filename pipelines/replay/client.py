@@ -439,8 +439,8 @@ def describe(admin: Admin, topics: Iterable[str]) -> dict[str, Topic]:
             may_write=AclOperation.WRITE in operations if operations else None,
         )
     seen = [topic for topic in by_name.values() if topic.topic_id is not None]
-    places = [(topic.name, partition) for topic in seen for partition in range(topic.partitions)]
-    starts, ends = offsets(admin, places, "earliest"), offsets(admin, places, "latest")
+    partitions = [(topic.name, partition) for topic in seen for partition in range(topic.partitions)]
+    starts, ends = offsets(admin, partitions, "earliest"), offsets(admin, partitions, "latest")
     configured = _configs(admin, [topic.name for topic in seen])
     for topic in seen:
         enabled = configured.get(topic.name, {})
@@ -467,7 +467,7 @@ def describe(admin: Admin, topics: Iterable[str]) -> dict[str, Topic]:
 
 def offsets(
     admin: Admin,
-    places: Iterable[tuple[str, int]],
+    partitions: Iterable[tuple[str, int]],
     which: Literal["earliest", "latest"],
     isolation: Isolation = "read_uncommitted",
 ) -> dict[tuple[str, int], int]:
@@ -478,10 +478,10 @@ def offsets(
     Raises AfterlogError: the cluster does not answer.
     """
     spec = (OffsetSpec.earliest if which == "earliest" else OffsetSpec.latest)()  # type: ignore[no-untyped-call]
-    return _offsets(admin, places, spec, isolation)
+    return _offsets(admin, partitions, spec, isolation)
 
 
-def offsets_at(admin: Admin, places: Iterable[tuple[str, int]], millis: int) -> dict[tuple[str, int], int]:
+def offsets_at(admin: Admin, partitions: Iterable[tuple[str, int]], millis: int) -> dict[tuple[str, int], int]:
     """Return, by topic and partition, the first offset whose record has a time or a later one; -1 if there is none.
 
     Partitions that are gone, hidden, or have no leader are left out.
@@ -489,13 +489,13 @@ def offsets_at(admin: Admin, places: Iterable[tuple[str, int]], millis: int) -> 
     Raises AfterlogError: the cluster does not answer.
     """
     spec = OffsetSpec.for_timestamp(millis)
-    return _offsets(admin, places, spec, "read_uncommitted")
+    return _offsets(admin, partitions, spec, "read_uncommitted")
 
 
 def _offsets(
-    admin: Admin, places: Iterable[tuple[str, int]], spec: OffsetSpec, isolation: Isolation
+    admin: Admin, partitions: Iterable[tuple[str, int]], spec: OffsetSpec, isolation: Isolation
 ) -> dict[tuple[str, int], int]:
-    asked = {TopicPartition(topic, partition): spec for topic, partition in places}
+    asked = {TopicPartition(topic, partition): spec for topic, partition in partitions}
     if not asked:
         return {}
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED

@@ -84,7 +84,7 @@ class Deaths:
         return len(self.died)
 
     def _letter(self, headers: Headers) -> str | None:
-        """Return the place of the dead letter whose replay died, given the headers of the new one."""
+        """Return the coordinate of the dead letter whose replay died, given the headers of the new one."""
         last = dict(headers)
         if last.get(PLAN) == self._plan:
             coordinate = text_of(last.get(RECORD))

@@ -1,9 +1,9 @@
 """Topics that replays go to -> which dead letters stand there as replays of any plan, whoever remembers it.
 
 The journal knows all replays from a moment on: since it was created, copied or restored. For older dead letters only
-the targets tell. Each replayed record carries the place of its dead letter, the first place of the record and the
-number of the attempt. Its timestamp is the time of the replay, so it does not stand before the first offset of the time
-at which the dead letter was written.
+the targets tell. Each replayed record carries the coordinate of its dead letter, the first coordinate of the record and
+the number of the attempt. Its timestamp is the time of the replay, so it does not stand before the first offset of the
+time at which the dead letter was written.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from confluent_kafka import Message
 
 from pipelines.replay import targets
 from pipelines.replay.client import Admin, Topic, describe, offsets_at
+from pipelines.replay.died_again import CLOCKS
 from pipelines.replay.fetch import headers_of
 from pipelines.replay.model import (
     PLAN,
@@ -32,7 +33,6 @@ from pipelines.replay.model import (
     text_of,
 )
 from pipelines.replay.sender import TRANSACTION_SECONDS
-from pipelines.replay.standing import CLOCKS
 from pipelines.settings import Settings
 
 Spans = dict[tuple[str, int], tuple[int, int]]
@@ -45,7 +45,7 @@ _PLAN_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 @dataclass
-class Found:
+class EarlierReplays:
     """What topics tell about dead letters.
 
     ``replayed`` has the records of a plan that stand there as another plan's replays, by that plan's id. ``unknown``
@@ -84,7 +84,7 @@ def look(
     *,
     behind: Planned | None = None,
     stopped: Callable[[], bool] = lambda: False,
-) -> Found:
+) -> EarlierReplays:
     """Return what the targets of records, and other topics, tell about replays of these records by other plans.
 
     ``elsewhere`` has the targets of other plans that take some of the dead letters. ``behind`` is up to where the
@@ -93,7 +93,7 @@ def look(
 
     Raises AfterlogError: the cluster does not answer, or a transaction does not end.
     """
-    found = Found()
+    replays = EarlierReplays()
     by_topic: dict[str, list[PlannedRecord]] = defaultdict(list)
     for record in records:
         by_topic[record.topic].append(record)
@@ -102,28 +102,28 @@ def look(
         wanted = set(letters)
         taken = [record for record in records if record.letter in wanted]
         if name in topics and topic_id and topics[name].topic_id != topic_id:
-            _unknown(found, taken, f"topic {name} was deleted and created again since another plan took them")
+            _unknown(replays, taken, f"topic {name} was deleted and created again since another plan took them")
         by_topic[name] += [record for record in taken if record.topic != name]
     for name, of_topic in sorted(by_topic.items()):
         if not of_topic:
             continue
         topic = topics.get(name)
         if topic is None or topic.ends is None or topic.starts is None or topic.may_read is False:
-            _unknown(found, of_topic, f"topic {name} is gone, or cannot be read")
+            _unknown(replays, of_topic, f"topic {name} is gone, or cannot be read")
             continue
-        looked = _Look(admin, topic, of_topic, behind, found)
+        looked = _Look(admin, topic, of_topic, behind, replays)
         spans = looked.spans()
         if not spans:
             looked.judge()
         elif topic.is_compacted:
-            _unknown(found, of_topic, f"topic {name} is compacted")
+            _unknown(replays, of_topic, f"topic {name} is compacted")
         elif targets.settled(
             admin, {topic_partition: end for topic_partition, (_, end) in spans.items()}, stopped, _PATIENCE
         ):
-            match = _Match(of_topic, behind.plan_id if behind else "", found)
+            match = _Match(of_topic, behind.plan_id if behind else "", replays)
             targets.read(settings, spans, looked.timed(match.take))
             looked.judge()
-    return found
+    return replays
 
 
 @dataclass
@@ -134,7 +134,7 @@ class _Look:
     topic: Topic
     records: Sequence[PlannedRecord]
     behind: Planned | None
-    found: Found
+    replays: EarlierReplays
     _cut: dict[int, int | None] = field(default_factory=dict)
 
     def spans(self) -> Spans:
@@ -145,10 +145,10 @@ class _Look:
         known = behind.ends.get(topic.name) if behind is not None else None
         times = [millis_of(behind.at - CLOCKS)] if behind is not None else [_millis(record) for record in self.records]
         at = None if None in times else min(time for time in times if time is not None)
-        places = [(topic.name, partition) for partition in range(topic.partitions)]
-        timed = {} if known is not None or at is None else offsets_at(self.admin, places, at)
+        partitions = [(topic.name, partition) for partition in range(topic.partitions)]
+        timed = {} if known is not None or at is None else offsets_at(self.admin, partitions, at)
         spans = {}
-        for topic_partition in places:
+        for topic_partition in partitions:
             partition = topic_partition[1]
             start, end = topic.starts[partition], topic.ends[partition]
             if known is not None:
@@ -193,15 +193,15 @@ class _Look:
                 is_behind = is_here and source.offset is not None and source.offset >= self.topic.starts[partition]
                 is_younger = self.behind is None and None not in (first, died) and (first or 0) < (died or 0)
                 if not is_behind and not is_younger:
-                    _unknown(self.found, [record], f"topic {self.topic.name} does not go back so far")
+                    _unknown(self.replays, [record], f"topic {self.topic.name} does not go back so far")
 
 
 class _Match:
     """Compares records of a topic with the dead letters that are looked for."""
 
-    def __init__(self, records: Sequence[PlannedRecord], own: str, found: Found) -> None:
+    def __init__(self, records: Sequence[PlannedRecord], own: str, replays: EarlierReplays) -> None:
         self._own = own
-        self._found = found
+        self._replays = replays
         self._by_letter: dict[str, list[PlannedRecord]] = defaultdict(list)
         self._by_origin: dict[str, list[PlannedRecord]] = defaultdict(list)
         for record in records:
@@ -225,16 +225,16 @@ class _Match:
             died = _millis(record)
             is_what_died = (*topic_partition, offset) == record.source[:3]
             if (died is None or at >= died) and not is_what_died:
-                self._found.replayed.setdefault(plan, {})[record.letter] = record
+                self._replays.replayed.setdefault(plan, {})[record.letter] = record
 
 
 def _as_in_headers(coordinate: str) -> str:
     return text_of(bytes_of(coordinate))
 
 
-def _unknown(found: Found, records: Iterable[PlannedRecord], why: str) -> None:
-    found.unknown.update(record.letter for record in records)
-    found.why = found.why or why
+def _unknown(replays: EarlierReplays, records: Iterable[PlannedRecord], why: str) -> None:
+    replays.unknown.update(record.letter for record in records)
+    replays.why = replays.why or why
 
 
 def is_older(died: datetime | None, since: datetime) -> bool:

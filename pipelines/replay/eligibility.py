@@ -165,14 +165,14 @@ class Replays:
 
     def _told(self, candidates: Sequence[Candidate]) -> list[Replayed]:
         """Return what plans replayed of dead letters, the newest first."""
-        places = {candidate.coordinate for candidate in candidates}
+        coordinates = {candidate.coordinate for candidate in candidates}
         by_plan: dict[str, list[datetime]] = {}
         for row in self._rows:
-            if Letter.of(row).coordinate in places:
+            if Letter.of(row).coordinate in coordinates:
                 by_plan.setdefault(row["plan_id"], []).append(row["replayed_at"])
         outcomes: dict[str, Counter[str]] = {}
         for row in self._outcomes if by_plan else ():
-            if Letter.of(row).coordinate in places:
+            if Letter.of(row).coordinate in coordinates:
                 outcomes.setdefault(row["plan_id"], Counter())[row["outcome"]] += 1
         replayed = [
             Replayed(plan_id, len(times), max(times), outcomes.get(plan_id, {})) for plan_id, times in by_plan.items()
@@ -202,10 +202,10 @@ class Replays:
     @cached_property
     def _all_replayed(self) -> list[Candidate]:
         """The dead letters that plans replayed."""
-        places = tuple(dict.fromkeys(Letter.of(row).coordinate for row in self._rows))
+        coordinates = tuple(dict.fromkeys(Letter.of(row).coordinate for row in self._rows))
         candidates: list[Candidate] = []
-        for first in range(0, len(places), MOST_NAMED):
-            candidates += self._candidates.chosen(Choice(records=places[first : first + MOST_NAMED]), MOST_NAMED)
+        for first in range(0, len(coordinates), MOST_NAMED):
+            candidates += self._candidates.chosen(Choice(records=coordinates[first : first + MOST_NAMED]), MOST_NAMED)
         return candidates
 
 

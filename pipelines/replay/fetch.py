@@ -23,7 +23,7 @@ _MANY = 500
 
 
 class Missing(Enum):
-    """Why there is no record at a place."""
+    """Why there is no record at a coordinate."""
 
     ABSENT = "absent"
     """The topic, the partition or the record is gone, or the offset is that of a transaction marker."""
@@ -49,15 +49,15 @@ class Fetched:
 
 
 def fetch(
-    settings: Settings, places: Iterable[Coordinate], topics: Mapping[str, Topic] | None = None
+    settings: Settings, coordinates: Iterable[Coordinate], topics: Mapping[str, Topic] | None = None
 ) -> dict[Coordinate, Fetched | Missing]:
-    """Return the record at each place (topic, partition, offset), or why there is none.
+    """Return the record at each coordinate (topic, partition, offset), or why there is none.
 
-    ``topics`` are those of the places as they are now; None: the cluster is asked for them.
+    ``topics`` are those of the coordinates as they are now; None: the cluster is asked for them.
 
     Raises AfterlogError: the cluster does not answer, or Afterlog is not allowed to read one of the topics.
     """
-    wanted = sorted(set(places))
+    wanted = sorted(set(coordinates))
     records: dict[Coordinate, Fetched | Missing] = dict.fromkeys(wanted, ABSENT)
     if not wanted:
         return records
@@ -72,7 +72,7 @@ def fetch(
 
 
 def place_of(letter: Letter) -> Coordinate:
-    """Return the place of a dead letter."""
+    """Return the coordinate of a dead letter."""
     return letter.topic, letter.partition, letter.offset
 
 
@@ -84,7 +84,7 @@ def headers_of(message: Message) -> Headers:
 def _readable(
     asked: Admin, wanted: Sequence[Coordinate], topics: Mapping[str, Topic] | None
 ) -> tuple[list[Coordinate], list[Coordinate]]:
-    """Return the places that the logs cover: before the last stable offset, and behind it."""
+    """Return the coordinates that the logs cover: before the last stable offset, and behind it."""
     topics = describe(asked, {topic for topic, _, _ in wanted}) if topics is None else topics
     refused = sorted(name for name, topic in topics.items() if topic.may_read is False)
     if refused:
@@ -108,10 +108,10 @@ def _readable(
     return here, [coordinate for coordinate in there if coordinate[2] >= stable.get(coordinate[:2], 0)]
 
 
-def _read(settings: Settings, places: Sequence[Coordinate], isolation: Isolation) -> dict[Coordinate, Fetched]:
+def _read(settings: Settings, coordinates: Sequence[Coordinate], isolation: Isolation) -> dict[Coordinate, Fetched]:
     """Return the records that are there; read ranges of offsets that are near each other in one go."""
     ranges: dict[tuple[str, int], list[list[int]]] = defaultdict(list)
-    for topic, partition, offset in places:
+    for topic, partition, offset in coordinates:
         of_partition = ranges[topic, partition]
         if of_partition and offset - of_partition[-1][-1] <= GAP:
             of_partition[-1].append(offset)

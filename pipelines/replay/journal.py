@@ -191,7 +191,7 @@ class Journal:
     """
 
     def __init__(self, store: Store, cluster: str) -> None:
-        """Open the journal in a place for the plans of a cluster, and create both if they are not there."""
+        """Open the journal in a store for the plans of a cluster, and create both if they are not there."""
         self.store = store
         self._cluster = cluster
         with self._clear():
@@ -320,7 +320,7 @@ class Journal:
         return status.state
 
     def claimed_sources(self, sources: Iterable[Source]) -> dict[str, str]:
-        """Return, for the places of source records of which plans took a dead letter, the last such plan."""
+        """Return, for the coordinates of source records of which plans took a dead letter, the last such plan."""
         pairs = ((source.coordinate, self._last_plan(_OF_SAME_SOURCE, source[:3])) for source in sources)
         return {place: plan_id for place, plan_id in pairs if place is not None and plan_id is not None}
 

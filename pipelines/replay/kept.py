@@ -84,7 +84,7 @@ class Database(ABC):
 
 
 def snapshot(store: Store) -> bytes | None:
-    """Return the bytes of the database in a place as of its last transaction; None if there is none."""
+    """Return the bytes of the database in a store as of its last transaction; None if there is none."""
     if isinstance(store, Objects) or not store.has(NAME):
         return store.read(NAME)
     with contextlib.closing(sqlite3.connect(Path(store.root) / NAME, timeout=_BUSY_SECONDS)) as connection:

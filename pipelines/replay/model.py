@@ -19,13 +19,13 @@ PREFIX = "afterlog.replay."
 PLAN, RECORD, ATTEMPT = f"{PREFIX}plan", f"{PREFIX}record", f"{PREFIX}attempt"
 ORIGINAL, TIMESTAMP = f"{PREFIX}original", f"{PREFIX}timestamp"
 REPLAY_HEADERS = frozenset({PLAN, RECORD, ATTEMPT, ORIGINAL, TIMESTAMP})
-"""Headers of a replayed record: its plan; its dead letter's place; the number of the attempt; the first place of the
-record, TOPIC:PARTITION:OFFSET, before all replays and retries; its timestamp there in milliseconds since 1970. All
+"""Headers of a replayed record: its plan; its dead letter's coordinate; the number of the attempt; the coordinate of
+the record, TOPIC:PARTITION:OFFSET, before all replays and retries; its timestamp there in milliseconds since 1970. All
 values are ASCII text; a header whose value is unknown is left out."""
 
 
 class Letter(NamedTuple):
-    """The place of a dead letter: its topic with id (empty if unknown), partition and offset."""
+    """The coordinate of a dead letter: its topic with id (empty if unknown), partition and offset."""
 
     topic: str
     topic_id: str
@@ -34,7 +34,7 @@ class Letter(NamedTuple):
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self:
-        """Return the place of a row's dead letter."""
+        """Return the coordinate of a row's dead letter."""
         return cls(row["dlq_topic"], row["dlq_topic_id"] or "", row["dlq_partition"], row["dlq_offset"])
 
     @property
@@ -50,7 +50,7 @@ class Letter(NamedTuple):
 
 
 class Source(NamedTuple):
-    """The place of the record that failed, as far as it is known, and its timestamp in milliseconds since 1970."""
+    """The coordinate of the record that failed, as far as it is known, and its timestamp in milliseconds since 1970."""
 
     topic: str | None
     partition: int | None
@@ -71,7 +71,7 @@ class Source(NamedTuple):
 
     @classmethod
     def told_by(cls, headers: Iterable[tuple[str, str | bytes | None]]) -> Self | None:
-        """Return the first place and time that headers of a replayed record tell; None if they tell none."""
+        """Return the first coordinate and time that headers of a replayed record tell; None if they tell none."""
         values = {name: text_of(value) for name, value in headers if name in (ORIGINAL, TIMESTAMP)}
         at = values.get(TIMESTAMP, "")
         is_time = _MILLIS.fullmatch(at) and int(at) <= GREATEST_MILLIS
@@ -79,7 +79,7 @@ class Source(NamedTuple):
 
     @classmethod
     def of_coordinate(cls, text: str, timestamp: int | None = None) -> Self | None:
-        """Return the record at TOPIC:PARTITION:OFFSET; None if the text is no place."""
+        """Return the record at TOPIC:PARTITION:OFFSET; None if the text is no coordinate."""
         match = _PLACE.fullmatch(text)
         return cls(match[1], int(match[2]), int(match[3]), timestamp) if match is not None else None
 

@@ -1,7 +1,8 @@
-"""Source records -> where and when each was written first, and whether the record at its place now is still it.
+"""Source records -> where and when each was written first, and whether the record at its coordinate now is still it.
 
-A place alone does not tell: a topic that is deleted and created again has the same offsets. The record's timestamp, its
-sizes and its topic's ids do, as far as dead letters, acknowledgements, plans, settings and landed segments have them.
+A coordinate alone does not tell: a topic that is deleted and created again has the same offsets. The record's
+timestamp, its sizes and its topic's ids do, as far as dead letters, acknowledgements, plans, settings and landed
+segments have them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.columns import slices
 from pipelines.engines.duckdb import sessions
+from pipelines.replay.died_again import tells_when_it_died
 from pipelines.replay.model import Headers, Letter, Source, millis_of
-from pipelines.replay.standing import tells_when_it_died
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
@@ -65,7 +66,7 @@ def first_of(row: Row, died: Row | None, hops: Mapping[Coordinate, Coordinate]) 
 
 
 def hops_of(warehouse: Warehouse) -> dict[Coordinate, Coordinate]:
-    """Return the origins of dead letters that were dead-lettered again, by place."""
+    """Return the origins of dead letters that were dead-lettered again, by coordinate."""
     if not warehouse.exists(HOPS):
         return {}
     origins: dict[Any, Any] = {}
@@ -85,11 +86,11 @@ class Acknowledged:
     value_size: int
 
 
-def acknowledged(warehouse: Warehouse, places: Collection[Coordinate]) -> dict[Coordinate, Acknowledged]:
-    """Return what acknowledgements tell of records; not of places that several acknowledgements name."""
-    if not places or not warehouse.exists(ACKNOWLEDGEMENTS):
+def acknowledged(warehouse: Warehouse, coordinates: Collection[Coordinate]) -> dict[Coordinate, Acknowledged]:
+    """Return what acknowledgements tell of records; not of coordinates that several acknowledgements name."""
+    if not coordinates or not warehouse.exists(ACKNOWLEDGEMENTS):
         return {}
-    wanted = sorted({slices.name(*coordinate) for coordinate in places})
+    wanted = sorted({slices.name(*coordinate) for coordinate in coordinates})
     by_coordinate: dict[Coordinate, list[Acknowledged]] = defaultdict(list)
     for begin in range(0, len(wanted), MOST_ASKED):
         values = {f"slice_{number}": name for number, name in enumerate(wanted[begin : begin + MOST_ASKED])}
@@ -104,7 +105,7 @@ def acknowledged(warehouse: Warehouse, places: Collection[Coordinate]) -> dict[C
         ).objects()
         for row in rows:
             coordinate = row["topic"], row["partition"], row["offset"]
-            if coordinate in places:
+            if coordinate in coordinates:
                 sizes = (-1 if row[name] is None else row[name] for name in ("key_size", "value_size"))
                 by_coordinate[coordinate].append(Acknowledged(row["millis"], *sizes))
     return {

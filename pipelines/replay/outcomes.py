@@ -1,9 +1,9 @@
 """gold.replayed_records, dead letters, committed offsets -> gold.replay_outcomes: what became of each replay.
 
-A dead letter that names the place of a replayed record on its target tells that it died again, unless it cannot be
-about that record (``standing``). An offset that the group committed behind the place tells that it was delivered; the
-group of a connector is known by its name. Share groups commit no such offset: of theirs only a death is known. If
-the target was created anew, offsets tell nothing.
+A dead letter that names the coordinate of a replayed record on its target tells that it died again, unless it cannot be
+about that record (``died_again``). An offset that the group committed behind the coordinate tells that it was
+delivered; the group of a connector is known by its name. Share groups commit no such offset: of theirs only a death is
+known. If the target was created anew, offsets tell nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pipelines import moments
 from pipelines.engines.duckdb import sessions
 from pipelines.replay import client, groups, store, targets
 from pipelines.replay.candidates import RECORDS, REPLAYED, same_letter
+from pipelines.replay.died_again import COLUMNS, ReplayedRecords
 from pipelines.replay.model import Letter
-from pipelines.replay.standing import COLUMNS, Standing
 from pipelines.warehouse.tables import Warehouse
 
 DELIVERED, DIED_AGAIN, UNKNOWN = "DELIVERED", "DIED_AGAIN", "UNKNOWN"
@@ -42,7 +42,7 @@ def refresh(warehouse: Warehouse, *, asks: bool = True) -> Counter[str]:
             return Counter()
         committing = _committing(warehouse, replayed)
         known = {(row["plan_id"], Letter.of(row)): row for row in store.outcomes(warehouse)}
-        deaths = _deaths(warehouse, Standing.known(warehouse, replayed, store.plans(warehouse)))
+        deaths = _deaths(warehouse, ReplayedRecords.known(warehouse, replayed, store.plans(warehouse)))
         open_ = [row for row in replayed if known.get((row["plan_id"], Letter.of(row)), {}).get("outcome") != DELIVERED]
         committed = _committed(warehouse, open_, committing) if asks else {}
         now = moments.now()
@@ -88,7 +88,7 @@ def _outcome(
     return {"outcome": UNKNOWN, "known_by": None, **nothing}
 
 
-def _deaths(warehouse: Warehouse, standing: Standing) -> dict[tuple[Any, ...], dict[str, Any]]:
+def _deaths(warehouse: Warehouse, replayed_records: ReplayedRecords) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Return the first dead letter of each replayed record that has one, by the record's plan and dead letter."""
     if not warehouse.exists(RECORDS):
         return {}
@@ -109,13 +109,13 @@ def _deaths(warehouse: Warehouse, standing: Standing) -> dict[tuple[Any, ...], d
     fetched = sessions.answer(warehouse, text, {"cluster": warehouse.cluster}, tables, {})
     deaths = {}
     for letter in fetched.objects():
-        if (row := standing.about(letter)) is not None:
+        if (row := replayed_records.about(letter)) is not None:
             deaths[row["plan_id"], Letter.of(row)] = letter
     return deaths
 
 
 def _committing(warehouse: Warehouse, replayed: list[dict[str, Any]]) -> dict[str, str | None]:
-    """Return the group that commits offsets for whom each replayed dead letter belongs to, by the letter's place."""
+    """Return the group that commits offsets for the owner of each replayed dead letter, by the letter's coordinate."""
     group_of = {Letter.of(row).coordinate: committing_group(row) for row in replayed}
     if None in group_of.values() and warehouse.exists(RECORDS):
         text = f"""
@@ -133,7 +133,7 @@ def _committing(warehouse: Warehouse, replayed: list[dict[str, Any]]) -> dict[st
 def _committed(warehouse: Warehouse, replayed: list[dict[str, Any]], committing: Mapping[str, str | None]) -> Committed:
     """Return the offsets that classic groups of replayed records committed on the targets; nothing if nobody tells.
 
-    ``committing`` has the groups by the places of dead letters. Offsets of a target that was created
+    ``committing`` has the groups by the coordinates of dead letters. Offsets of a target that was created
     anew are those of other records.
     """
     grouped = [(group, row) for row in replayed if (group := committing[Letter.of(row).coordinate]) is not None]

@@ -77,12 +77,12 @@ class Entry:
 
     @property
     def letter(self) -> Letter:
-        """The dead letter's place."""
+        """The dead letter's coordinate."""
         return Letter.of(self.candidate.row)
 
     @property
     def source(self) -> Source:
-        """The place of the record that failed."""
+        """The coordinate of the record that failed."""
         at = millis_of(self.candidate.row["original_timestamp"])
         return Source.of(self.candidate.row, self.fetched_timestamp if at is None else at)
 
@@ -206,11 +206,11 @@ def judge_loops(entries: Sequence[Entry], letter_topics: Collection[str]) -> Non
             entry.reasons.append("loop")
 
 
-def judge_erased(entries: Sequence[Entry], places: Collection[tuple[str | None, int | None, int | None]]) -> None:
+def judge_erased(entries: Sequence[Entry], coordinates: Collection[tuple[str | None, int | None, int | None]]) -> None:
     """Refuse records whose content was erased."""
     for entry in entries:
         letter = entry.letter
-        if (letter.topic, letter.partition, letter.offset) in places:
+        if (letter.topic, letter.partition, letter.offset) in coordinates:
             entry.reasons.append("erased")
 
 
@@ -389,7 +389,7 @@ def not_known(entries: Sequence[Entry], warehouse: Warehouse) -> str | None:
 
 
 def date_firsts(entries: Sequence[Entry], warehouse: Warehouse) -> None:
-    """Give the first places of eligible records the times that acknowledgements tell, where nothing else does."""
+    """Give the first coordinates of eligible records the times that acknowledgements tell, where nothing else does."""
     undated = []
     for entry in entries:
         topic, partition, offset, millis = entry.first or entry.source
@@ -407,10 +407,10 @@ def date_firsts(entries: Sequence[Entry], warehouse: Warehouse) -> None:
 def repair(entries: Sequence[Entry], transform: Transform) -> None:
     """Apply a transform to the eligible records; a dry run has not fetched some payloads, so it leaves those alone."""
     chosen = [entry for entry in entries if not entry.reasons and not entry.is_to_fetch]
-    places = Counter(entry.letter.coordinate for entry in chosen)
-    names = {  # topics of one name that followed each other have the same places
+    counts = Counter(entry.letter.coordinate for entry in chosen)
+    names = {  # topics of one name that followed each other have the same coordinates
         entry.letter: entry.letter.coordinate
-        + (f"@{entry.letter.topic_id}" if places[entry.letter.coordinate] > 1 else "")
+        + (f"@{entry.letter.topic_id}" if counts[entry.letter.coordinate] > 1 else "")
         for entry in chosen
     }
     repaired = transform.apply([(names[entry.letter], entry.content, entry.candidate.row) for entry in chosen])

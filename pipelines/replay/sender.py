@@ -285,7 +285,7 @@ class _Batch:
         return self.refused[1] if self.refused else None
 
     def delivered(self, record: PlannedRecord) -> Callable[[KafkaError | None, Message], None]:
-        """Return what librdkafka calls with the record's place, or why it has none."""
+        """Return what librdkafka calls with the record's coordinate, or why it has none."""
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is None:

@@ -126,7 +126,7 @@ def plan_row(warehouse: Warehouse, wanted: str) -> dict[str, Any]:
 
 
 def records(warehouse: Warehouse, plan_id: str) -> list[dict[str, Any]]:
-    """Return the rows of a plan's records: the eligible ones in order, then the others by place."""
+    """Return the rows of a plan's records: the eligible ones in order, then the others by coordinate."""
     rows = _rows(warehouse, REPLAYS, {"cluster": warehouse.cluster, "plan_id": plan_id})
     return sorted(rows, key=lambda row: (row["position"] is None, row["position"] or 0, *Letter.of(row)))
 
@@ -179,7 +179,7 @@ def load(warehouse: Warehouse, row: Mapping[str, Any]) -> Plan:
 
 
 def source_of(row: Mapping[str, Any]) -> Source:
-    """Return the place of the record that failed, of a row of gold.replays."""
+    """Return the coordinate of the record that failed, of a row of gold.replays."""
     return Source.of(row, millis_of(row["source_timestamp"]))
 
 

@@ -205,7 +205,7 @@ def read(
     spans: Mapping[tuple[str, int], tuple[int, int]],
     take: Callable[[Message, tuple[str, int], int], None],
 ) -> None:
-    """Give the committed records between two offsets of partitions, with their places, to a function.
+    """Give the committed records between two offsets of partitions, with their coordinates, to a function.
 
     The spans are not empty, and no open transaction hides records in them.
     """

@@ -210,8 +210,8 @@ def explained(
 ) -> str:
     """Return which rule decided about a dead letter, and what else speaks for or against its replay.
 
-    ``others`` are the places of other dead letters of its source record, in order; ``is_repeated`` tells whether a plan
-    replays one of them instead.
+    ``others`` are the coordinates of other dead letters of its source record, in order; ``is_repeated`` tells whether a
+    plan replays one of them instead.
     """
     candidate = entry.candidate
     if form == "json":

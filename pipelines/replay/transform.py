@@ -1,8 +1,8 @@
 """A file that repairs records -> the key, value and headers to produce: a SELECT for DuckDB, or a function of pandas.
 
-Both see a table ``records``, a row per record: ``record`` (the dead letter's place, which must come back), ``key`` and
-``value`` (bytes), ``headers`` (name and value), ``key_text`` and ``value_text`` (null if the bytes are not UTF-8), and
-what silver.dlq_records says of the record. What comes back for ``key``, ``value`` and ``headers`` replaces them; a
+Both see a table ``records``, a row per record: ``record`` (the dead letter's coordinate, which must come back), ``key``
+and ``value`` (bytes), ``headers`` (name and value), ``key_text`` and ``value_text`` (null if the bytes are not UTF-8),
+and what silver.dlq_records says of the record. What comes back for ``key``, ``value`` and ``headers`` replaces them; a
 column that is left out stays as it was. Text becomes UTF-8. A record that does not come back is left out of the plan.
 """
 
@@ -59,7 +59,7 @@ class Transform:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def apply(self, records: Sequence[tuple[str, Content, Mapping[str, Any]]]) -> dict[str, Content]:
-        """Return the repaired records by place; each is given with its place, its content and its row in silver.
+        """Return the repaired records by coordinate; each is given with its coordinate, content and row in silver.
 
         Raises UsageError: the transform fails, returns unknown records, one of them twice, or values of other types.
         """

@@ -240,7 +240,7 @@ def once(printed: Iterable[Copy]) -> Iterator[Event]:
     kept: list[tuple[Event, str, bool]] = []
     pairs: Counter[str] = Counter()
     window: deque[tuple[int, Copy]] = deque()
-    places: dict[int, list[int]] = {}
+    numbers: dict[int, list[int]] = {}
     said_at: dict[int, int] = {}
     copies: set[int] = set()
 
@@ -249,23 +249,23 @@ def once(printed: Iterable[Copy]) -> Iterator[Event]:
         is_copy = number in copies
         copies.discard(number)
         if not is_copy:
-            after = next((at for at in places[copy.said] if number < at <= number + BURST), None)
+            after = next((at for at in numbers[copy.said] if number < at <= number + BURST), None)
             if after is not None:
                 copies.add(after)
                 between = islice(window, after - number - 1)
-                pairs[copy.logger] += 1 if all(len(places[other.said]) > 1 for _, other in between) else -1
+                pairs[copy.logger] += 1 if all(len(numbers[other.said]) > 1 for _, other in between) else -1
             elif not is_last:
                 pairs[copy.logger] -= 1
         if copy.event is not None:
             kept.append((copy.event, copy.logger, is_copy))
         if (said := said_at.pop(number - BURST, None)) is not None:
-            places[said].remove(number - BURST)
-            if not places[said]:
-                del places[said]
+            numbers[said].remove(number - BURST)
+            if not numbers[said]:
+                del numbers[said]
 
     for number, copy in enumerate(printed):
         window.append((number, copy))
-        places.setdefault(copy.said, []).append(number)
+        numbers.setdefault(copy.said, []).append(number)
         said_at[number] = copy.said
         if len(window) > 2 * BURST:
             decide(False)

@@ -113,11 +113,11 @@ def _framed(chart: Chart, part: Part) -> list[tuple[int, Node]]:
             chart.links.append(Link(index, stores[store], "store"))
     if not nodes:
         _added(chart, Shape("empty", "no nodes", ""))
-    places = range(start, len(chart.shapes))
+    indexes = range(start, len(chart.shapes))
     if isinstance(part, Subtopology):
-        chart.frames.append(Frame("Sub-topology: ", part.subtopology_id, places))
+        chart.frames.append(Frame("Sub-topology: ", part.subtopology_id, indexes))
     else:
-        chart.frames.append(Frame("Global store", "", places))
+        chart.frames.append(Frame("Global store", "", indexes))
     return nodes
 
 

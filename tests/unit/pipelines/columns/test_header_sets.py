@@ -27,7 +27,7 @@ def told(
     def topic_of(places: tuple[int, ...]) -> str | None:
         return text(known[places[0]][1], "text") if places else None
 
-    hops = [(hop.profile.name, topic_of(hop.places.get("original_topic", ()))) for hop in plan.hops]
+    hops = [(hop.profile.name, topic_of(hop.indexes.get("original_topic", ()))) for hop in plan.hops]
     return [*hops, (plan.profiles[0], texts.get("original_topic"))] if plan.own else hops
 
 
@@ -56,7 +56,7 @@ def _holds(story: Story) -> None:
     assert not plan.lacking
     if story.is_plain:
         assert texts == expected, shown
-        assert [len(hop.places) for hop in plan.hops] == [len(fields) for _, fields in story.hops[:-1]], shown
+        assert [len(hop.indexes) for hop in plan.hops] == [len(fields) for _, fields in story.hops[:-1]], shown
         return
     mandatory = {header.field for header in profile.headers if header.mandatory and header.field}
     assert {name: texts.get(name) for name in mandatory} == {name: expected[name] for name in mandatory}, shown
@@ -70,7 +70,7 @@ def test_an_optional_header_belongs_to_the_set_at_its_place() -> None:
     first, second = written("spring-kafka", "payments"), written("spring-kafka", "payments.DLT", group)
     plan, texts = read([*first, *second], ALL)
     assert "consumer_group" not in texts
-    assert [hop.places["consumer_group"] for hop in plan.hops] == [(len(first) - 1,)]
+    assert [hop.indexes["consumer_group"] for hop in plan.hops] == [(len(first) - 1,)]
 
 
 def test_a_name_that_two_writers_share_belongs_to_the_set_beside_it() -> None:
@@ -79,7 +79,7 @@ def test_a_name_that_two_writers_share_belongs_to_the_set_beside_it() -> None:
     assert told([*retry, *classic]) == [("spring-retry-topic", "a"), ("spring-kafka", "a-dlt")]
     plan, texts = read([*retry, *classic], ALL)
     assert "consumer_group" not in texts
-    assert "consumer_group" in plan.hops[0].places
+    assert "consumer_group" in plan.hops[0].indexes
     plan, texts = read([*classic, *retry], ALL)
     assert (plan.profiles, texts["consumer_group"]) == (("spring-retry-topic",), "1")
     assert not plan.has_strays
@@ -235,7 +235,7 @@ def test_what_was_shuffled_is_older_than_the_map_that_shuffled_it() -> None:
 def test_a_shared_name_among_shuffled_headers_belongs_to_what_stands_beside_it() -> None:
     shuffled = written("spring-kafka", "a")[::-1]
     plan, _ = read([*shuffled, *written("spring-retry-topic", "a.DLT")], ALL, "a.DLT-dlt")
-    assert [(hop.profile.name, hop.places["consumer_group"]) for hop in plan.hops] == [("spring-kafka", (0,))]
+    assert [(hop.profile.name, hop.indexes["consumer_group"]) for hop in plan.hops] == [("spring-kafka", (0,))]
     assert not plan.has_strays
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.replay.died_again import CLOCKS, LONGEST_RUN, ReplayedRecords
 from pipelines.replay.model import PLAN, RECORD
-from pipelines.replay.standing import CLOCKS, LONGEST_RUN, Standing
 from pipelines.settings import Settings
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.deliveries import store
@@ -33,7 +33,7 @@ def letter(minutes: float | None, profile: str = "kip-1191", **more: Any) -> dic
 
 
 def test_a_dead_letter_from_before_the_replay_is_not_about_it() -> None:
-    known = Standing([replayed(60)], {})
+    known = ReplayedRecords([replayed(60)], {})
     assert known.about(letter(61)) is not None
     assert known.about(letter(59)) is not None  # clocks differ
     assert known.about(letter(40)) is None
@@ -49,13 +49,13 @@ def test_a_dead_letter_from_before_the_replay_is_not_about_it() -> None:
 
 
 def test_a_dead_letter_from_after_the_topic_was_created_anew_is_not_about_it() -> None:
-    known = Standing([replayed(60)], {("orders", IDS[0]): START + 100 * MINUTE})
+    known = ReplayedRecords([replayed(60)], {("orders", IDS[0]): START + 100 * MINUTE})
     assert [known.about(letter(at)) is not None for at in (61, 99, 109, 110, 500)] == [True, True, True, False, False]
 
 
 def test_of_several_records_at_a_place_the_one_of_that_time_counts() -> None:
     first, second = replayed(60), replayed(200, IDS[1], "BBBB-BBBB")
-    known = Standing([second, first], {})
+    known = ReplayedRecords([second, first], {})
     assert [known.about(letter(at)) for at in (70, 180, 220, 900)] == [first, first, second, second]
     assert known.about(letter(200)) is None  # of either, as far as clocks tell
     assert known.about(letter(300, "kafka-streams")) is None
@@ -98,7 +98,7 @@ def histories(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[tuple[str, st
 @given(histories())
 def test_a_dead_letter_is_about_the_record_of_a_model_or_unknown(history: Any) -> None:
     records, ends, letters = history
-    known = Standing(records, ends)
+    known = ReplayedRecords(records, ends)
     for one, plan, is_far in letters:
         found = known.about(one)
         if is_far:
@@ -112,7 +112,7 @@ def test_what_tells_that_a_topic_was_created_anew(settings: Settings) -> None:
 
     def end(plans: Any = (), records: Any = ()) -> float | None:
         """Return the minute from which a dead letter is not about the replay at minute 60."""
-        known = Standing.known(warehouse, [replayed(60), *records], plans)
+        known = ReplayedRecords.known(warehouse, [replayed(60), *records], plans)
         found = known._ends.get(("orders", IDS[0]))
         return None if found is None else (found - START) / MINUTE
 

@@ -36,8 +36,8 @@ _APPENDED = 1  # the type of a timestamp that the broker set
 Row = Mapping[str, Any]
 
 
-class Standing:
-    """Replayed records by their place on a target, and until when the topic was there, as far as it is known."""
+class ReplayedRecords:
+    """Replayed records by their coordinate on a target, and until when the topic was there, as far as it is known."""
 
     def __init__(self, replayed: Iterable[Row], ends: Mapping[tuple[str, str], datetime]) -> None:
         """Take rows of gold.replayed_records, and when another topic was first seen, by topic and topic id."""
@@ -49,7 +49,7 @@ class Standing:
             records.sort(key=lambda row: row["replayed_at"])
 
     @classmethod
-    def known(cls, warehouse: Warehouse, replayed: Sequence[Row], plans: Iterable[Row]) -> Standing:
+    def known(cls, warehouse: Warehouse, replayed: Sequence[Row], plans: Iterable[Row]) -> ReplayedRecords:
         """Learn from replays, plans and landed segments which targets were created anew, and since when."""
         seen: dict[str, list[tuple[datetime, str]]] = defaultdict(list)
         for row in replayed:
