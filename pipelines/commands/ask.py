@@ -109,7 +109,7 @@ def answer_without_jvm(
         written = printed.write(seen, form, sys.stdout, tabular.terminal_width(sys.stdout))
     except (translate.Untranslatable, printed.Unprintable):
         return None
-    return query.told(warehouse, question.text, values, form, written)
+    return query.remarks_after(warehouse, question.text, values, form, written)
 
 
 def answer_with_spark(

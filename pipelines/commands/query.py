@@ -285,10 +285,12 @@ def answer(
     """
     width = tabular.terminal_width(sys.stdout)
     written = write(rows_of(warehouse, text, values), form, sys.stdout, width=width, seen=seen)
-    return told(warehouse, text, values, form, written)
+    return remarks_after(warehouse, text, values, form, written)
 
 
-def told(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], form: str, written: int) -> list[str]:
+def remarks_after(
+    warehouse: Warehouse, text: str, values: Mapping[str, Parameter], form: str, written: int
+) -> list[str]:
     """Write the number of rows of a table to standard error; return the remarks on an answer."""
     if form == "table":
         print(counted(written, "row"), file=sys.stderr)

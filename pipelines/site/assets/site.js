@@ -160,7 +160,7 @@ function cut(text) {
       return name;
     }
     if (name.length <= LONGEST_NAME) {
-      return name.split(/(?<=[._/])(?=\w)/).flatMap((part, place) => (place ? [document.createElement("wbr"), part] : part));
+      return name.split(/(?<=[._/])(?=\w)/).flatMap((part, index) => (index ? [document.createElement("wbr"), part] : part));
     }
     const short = document.createElement("span");
     short.title = name;
@@ -176,7 +176,7 @@ class Finder {
     const data = JSON.parse(root.querySelector("script[type='application/json']").textContent);
     this.root = root;
     this.columns = data.columns;
-    this.rows = data.rows.map((cells, place) => ({ cells, place, text: this.textOf(cells) }));
+    this.rows = data.rows.map((cells, index) => ({ cells, index, text: this.textOf(cells) }));
     this.chosen = this.rows;
     this.page = 0;
     this.by = null;
@@ -215,7 +215,7 @@ class Finder {
 
   choose() {
     const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const wanted = this.choices.filter((one) => one.value).map((one) => [Number(one.dataset.column), one.value.split(" ")]);
+    const wanted = this.choices.filter((choice) => choice.value).map((choice) => [Number(choice.dataset.column), choice.value.split(" ")]);
     this.chosen = this.rows.filter((row) =>
       words.every((word) => row.text.includes(word)) && wanted.every(([column, values]) => row.cells[column].split(" ").some((word) => values.includes(word))));
     this.page = 0;
@@ -225,21 +225,21 @@ class Finder {
   sort(column, head) {
     this.down = this.by === column ? !this.down : this.columns[column].kind === "number" || this.columns[column].kind === "time";
     this.by = column;
-    const of = (row) => (Array.isArray(row.cells[column]) ? row.cells[column][0] : row.cells[column]);
+    const valueOf = (row) => (Array.isArray(row.cells[column]) ? row.cells[column][0] : row.cells[column]);
     const ranks = { critical: 0, high: 1, medium: 2, low: 3 };
-    this.rows.sort((one, other) => {
-      let a = of(one), b = of(other);
+    this.rows.sort((left, right) => {
+      let a = valueOf(left), b = valueOf(right);
       if (a in ranks && b in ranks) {
         [a, b] = [ranks[a], ranks[b]];
       }
       if (a === null || b === null) {
-        return a === b ? one.place - other.place : a === null ? 1 : -1;
+        return a === b ? left.index - right.index : a === null ? 1 : -1;
       }
       const order = a < b ? -1 : a > b ? 1 : 0;
-      return (this.down ? -order : order) || one.place - other.place;
+      return (this.down ? -order : order) || left.index - right.index;
     });
-    for (const one of this.root.querySelectorAll("th")) {
-      one.removeAttribute("aria-sort");
+    for (const header of this.root.querySelectorAll("th")) {
+      header.removeAttribute("aria-sort");
     }
     head.setAttribute("aria-sort", this.down ? "descending" : "ascending");
     this.choose();
@@ -265,8 +265,8 @@ class Finder {
 
   row(cells) {
     const row = document.createElement("tr");
-    this.columns.forEach(({ name, kind }, place) => {
-      const value = cells[place];
+    this.columns.forEach(({ name, kind }, index) => {
+      const value = cells[index];
       const cell = document.createElement("td");
       cell.dataset.label = name;
       if (value === null) {
@@ -305,7 +305,7 @@ function isInUse() {
 }
 
 function followChanges() {
-  const told = document.getElementById("changed");
+  const notice = document.getElementById("changed");
   let known = null;
   const look = async () => {
     if (document.hidden) {
@@ -324,13 +324,13 @@ function followChanges() {
         location.reload();
       } else if (isNew) {
         known = "";
-        told.hidden = false;
+        notice.hidden = false;
       }
     } catch {
       // The server is away: the page stays as it is, and its age tells.
     }
   };
-  told.querySelector("button").addEventListener("click", () => location.reload());
+  notice.querySelector("button").addEventListener("click", () => location.reload());
   look();
   setInterval(look, LOOK_EVERY);
 }
