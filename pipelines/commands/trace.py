@@ -45,7 +45,7 @@ MOST_REPLAYS = 100
 MOST_HOPS = 8
 FEEDS = ("acknowledgements", "dlq", "segments", "broker-logs")
 
-_PLACE = re.compile(r"(?s)(.+):([0-9]{1,10}):([0-9]{1,19})")
+_COORDINATE = re.compile(r"(?s)(.+):([0-9]{1,10}):([0-9]{1,19})")
 _AS_KAFKA_PRINTS = re.compile(r"([A-Za-z0-9._-]{1,249})-([0-9]{1,10})@([0-9]{1,19})")
 _TRACEPARENT = re.compile(r"[0-9a-fA-F]{2}-([0-9a-fA-F]{32})-[0-9a-fA-F]{16}-[0-9a-fA-F]{2}(?:-.*)?")
 _TRACE_ID = re.compile(r"[0-9a-fA-F]{32}")
@@ -84,7 +84,7 @@ class Coordinate(NamedTuple):
     @classmethod
     def of(cls, text: str) -> Coordinate | None:
         """Read TOPIC:PARTITION:OFFSET, or TOPIC-PARTITION@OFFSET; return None if the text is something else."""
-        match = _PLACE.fullmatch(text) or _AS_KAFKA_PRINTS.fullmatch(text)
+        match = _COORDINATE.fullmatch(text) or _AS_KAFKA_PRINTS.fullmatch(text)
         if match is None or int(match[3]) > _INT64_MOST:
             return None
         return cls(match[1], int(match[2]), int(match[3]))

@@ -12,7 +12,7 @@ from expectations.rules import GREATEST_MILLIS
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
-_PLACE = re.compile(r"(?s)(.{1,249}):([0-9]{1,10}):([0-9]{1,19})")
+_COORDINATE = re.compile(r"(?s)(.{1,249}):([0-9]{1,10}):([0-9]{1,19})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLIS = re.compile(r"[0-9]{1,15}")
 PREFIX = "afterlog.replay."
@@ -80,7 +80,7 @@ class Source(NamedTuple):
     @classmethod
     def of_coordinate(cls, text: str, timestamp: int | None = None) -> Self | None:
         """Return the record at TOPIC:PARTITION:OFFSET; None if the text is no coordinate."""
-        match = _PLACE.fullmatch(text)
+        match = _COORDINATE.fullmatch(text)
         return cls(match[1], int(match[2]), int(match[3]), timestamp) if match is not None else None
 
 
