@@ -39,7 +39,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Left:
-    """What is open at PagerDuty of a route that is gone; it ends there, or is the ``heir``'s, after ``until``."""
+    """The open alerts at PagerDuty of a gone route; after ``until`` they are ended, or the route ``heir`` has them."""
 
     route: str
     alerts: tuple[Open, ...]
@@ -48,7 +48,7 @@ class Left:
 
     @property
     def in_words(self) -> str:
-        """What is open."""
+        """The open alerts."""
         number = len(self.alerts)
         titles = "; ".join(elided(alert.title, WIDEST) for alert in self.alerts[:MOST_NAMED])
         more = f"; and {number - MOST_NAMED:,} more" if number > MOST_NAMED else ""
@@ -59,7 +59,7 @@ class Left:
 
     @property
     def remedy(self) -> str:
-        """What becomes of them, or what to do."""
+        """What happens to these alerts next, or what a person must do."""
         if self.until is None:
             return STAYS
         what = f"route {self.heir} takes them over" if self.heir else "PagerDuty gets their end"
@@ -76,10 +76,10 @@ def receiver(route: Route, environment: Mapping[str, str] = os.environ) -> Recei
 
 
 def settle(box: Outbox, alerts: Alerts, now: datetime) -> list[Route]:
-    """Note who the routes' receivers are, and let routes take over from those that are gone and had their receiver: one
-    with a new name at once, others once that is for good.
+    """Record the receiver of each route, and let routes take over from gone routes that had the same receiver.
 
-    Return routes that stand for those that are gone, to end at PagerDuty what is open there.
+    A route with a new name takes over at once, any other once the gone route is gone for good. Return routes that
+    replace gone ones for as long as it takes to end their open alerts at PagerDuty.
     """
     before = {name: replace(target) for name, target in box.receivers.items()}
     here: dict[str, str] = {}
@@ -106,12 +106,12 @@ def settle(box: Outbox, alerts: Alerts, now: datetime) -> list[Route]:
     if box.receivers != before:
         box.save(now)
     ending = {name: box.receivers[name] for name in _gone(box, names) if box.triggered.get(name)}
-    stood = [_standing_for(name, target) for name, target in ending.items() if _ends_at(target, alerts, now) <= now]
+    stood = [_replacement_of(name, target) for name, target in ending.items() if _ends_at(target, alerts, now) <= now]
     return [route for route in stood if route is not None]
 
 
 def left_open(box: Outbox, alerts: Alerts, now: datetime) -> list[Left]:
-    """Return what is open at PagerDuty of routes that are gone."""
+    """Return the open alerts at PagerDuty of each gone route."""
     known: Mapping[str, Any] = {**box.known.get("incidents", {}), **box.known.get("findings", {})}
     here = {target.digest: route.name for route in alerts.route if (target := receiver(route)) is not None}
     open_routes = []
@@ -127,7 +127,7 @@ def left_open(box: Outbox, alerts: Alerts, now: datetime) -> list[Left]:
             opened.append(Open(dedup_key, ", ".join(titles) or dedup_key, worst, at))
         if opened:
             heir = here.get(gone.digest)
-            until = _ends_at(gone, alerts, now) if heir or _standing_for(name, gone) else None
+            until = _ends_at(gone, alerts, now) if heir or _replacement_of(name, gone) else None
             open_routes.append(Left(name, tuple(opened), until, heir))
     return open_routes
 
@@ -139,12 +139,12 @@ def _gone(box: Outbox, names: set[str]) -> Sequence[str]:
 
 
 def _ends_at(gone: Receiver, alerts: Alerts, now: datetime) -> datetime:
-    """Return from when on a route is gone for good: other settings may be in use for once."""
+    """Return the time from which a route counts as gone for good: one run may have used other settings."""
     return (gone.gone_at or now) + timedelta(hours=alerts.retry_hours)
 
 
-def _standing_for(name: str, gone: Receiver) -> Route | None:
-    """Return a route to the receiver of one that is gone; None if its address or its routing key is not known."""
+def _replacement_of(name: str, gone: Receiver) -> Route | None:
+    """Return a route to the receiver of a gone route; None if its address or its routing key is not known."""
     if gone.routing_key_env is None or gone.has_url:
         return None
     route = Route(name=name, kind="pagerduty", routing_key_env=gone.routing_key_env, url_env=gone.url_env)

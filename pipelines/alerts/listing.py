@@ -25,8 +25,9 @@ MOST_SHOWN = 30
 
 
 def listed(settings: Settings, form: str, team: str | None = None) -> str:
-    """Return the alerts that wait, those that routes that are gone left open, and those that were sent, suppressed or
-    given up, the latest first; of a ``team`` those of its routes.
+    """List the alerts that wait, those that gone routes left open, and those that were sent, suppressed or given up.
+
+    The newest come first. With a ``team``, only alerts of its routes are listed.
 
     Raises UsageError: only Spark opens the warehouse. EnvironmentLacking: the outbox cannot be read.
     """
@@ -108,7 +109,7 @@ def checks(settings: Settings) -> Iterator[Check]:
 
 
 def unmatched(warehouse: Warehouse) -> Iterator[tuple[str, str]]:
-    """Yield what is to be said of routes for owners and topics that no dead letter and no finding has."""
+    """Yield a finding and a remedy for each route whose owner or topic no dead letter and no finding has."""
     routes = [route for route in warehouse.settings.alerts.route if (route.group, route.topic) != ("*", "*")]
     there = known.letters(warehouse) if routes else []
     if not there:

@@ -38,7 +38,7 @@ def headline(alert: Alert) -> str:
 
 
 def _line(change: News) -> str:
-    """Return news in a line; what came back or got worse begins otherwise than what is new."""
+    """Return a change in a line, which begins with words if the incident came back or got worse."""
     words = {"worse": "got worse: ", "regressed": "came back: "}.get(change.kind, "")
     return f"[{'over' if change.is_over else change.severity}] {words}{change.title}"
 

@@ -23,23 +23,23 @@ from pipelines.warehouse.tables import Warehouse
 
 OVER = ("resolved", "finding_over", "passed")
 TURNED = "turned"
-"""The kind of news that is told to no route as such: an incident is as bad as before, and other routes may want it."""
+"""The kind of news of an incident that is as bad as before, but which other routes may want now: `opened` for them."""
 SIZES = ("magnitude", "breadth", "escalated_at")
 RECENT = timedelta(days=7)
-"""How old the last record of an incident can be that is told though it had ended when it was first seen."""
+"""An incident that had ended when it was first seen is told if its last record is not older than this."""
 BREADTH = {"KEY_LOCAL": 1, "PRODUCER_LOCAL": 1, "PARTITION_LOCAL": 2, "SYSTEMIC": 3, "FLOOD": 3}
-"""How much a verdict concerns; the others concern single records."""
+"""How wide a verdict reaches; verdicts that are not listed concern single records."""
 TOLD = (
     *("incident_id", "fingerprint", "consumer_group", "original_topic", "dlq_topics", "disposition", "verdict"),
     *("sentence", "severity", "severity_reasons", "state", "first_at", "last_at", "record_count"),
     *("source_record_count", "without_payload_count", "records_an_hour", "predecessor_id", "times_of_reading"),
 )
-"""What an alert says of an incident: no text of an error, key, value or header."""
+"""The fields of an incident in an alert: no text of an error, key, value or header."""
 
 
 @dataclass(frozen=True)
 class News:
-    """What is new of an incident or a finding; ``key`` is the same for all news about it.
+    """A change of an incident or a finding; ``key`` is the same for all news about it.
 
     ``owner`` is the group or, if it is not known, what the dead letters belong to instead.
     """
@@ -80,7 +80,7 @@ class News:
 
 @dataclass(frozen=True)
 class Seen:
-    """An incident or finding as it is: its news if nothing was told yet, and how large it is.
+    """An incident or finding as the tables have it now: the news about it if nothing was told yet, and its size.
 
     ``magnitude`` is the number of digits of its count, ``last_at`` the time of an incident's last record,
     ``escalated_at`` when it escalated last, in seconds since 1970, 0 if never. How often it escalated would not tell
@@ -96,13 +96,13 @@ class Seen:
 
     @property
     def breadth(self) -> int:
-        """How much its verdict concerns: 0 for single records."""
+        """How wide its verdict reaches: 0 for single records."""
         return BREADTH.get(self.news.verdict or "", 0)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that could be told now; ``merged`` leads from ids of incidents to the ones that took them in.
+    """All incidents and findings now; ``merged`` maps the id of a merged incident to the one that took it in.
 
     ``teams`` has, by key, the teams of incidents and findings; it is empty if the settings have none.
     ``incidents`` is None if their table is not there, so that nothing is known about them.
@@ -142,8 +142,9 @@ def snapshot(warehouse: Warehouse, now: datetime) -> Snapshot:
 
 
 def changes(known: Known, now_seen: Snapshot, least: str, now: datetime) -> tuple[list[News], Known]:
-    """Return what is new against what was told, and what is told then; findings below the severity ``least`` are not,
-    unless they were: these are not over.
+    """Return the news since the last look, and what counts as told after it.
+
+    Findings below the severity ``least`` are not told. If they were told before, they are not over yet.
 
     An incident is told when it opens or comes back, when it escalates, when its severity, the breadth of its verdict
     or the order of magnitude of its records rises above all that was told, and when it ends. If only its verdict or its
@@ -210,7 +211,7 @@ def _news(notes: dict[str, dict[str, Any]], here: Mapping[str, Seen], now: datet
 
 
 def _choice(news: News) -> tuple[str | None, frozenset[str]]:
-    """Return by what routes choose an incident, of that which can change while it gets no worse."""
+    """Return the fields by which routes choose an incident and which can change without making it worse."""
     return news.verdict, frozenset(news.topics)
 
 
@@ -221,7 +222,7 @@ def _noted(seen: Seen, before: Mapping[str, Any] | None = None) -> dict[str, Any
 
 
 def _merged(notes: dict[str, dict[str, Any]], into: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return what was told by the ids that stand: an incident that took in one that was told, was told with it."""
+    """Return the notes under the ids after merges: what was told of a merged incident counts for the survivor."""
     kept: dict[str, dict[str, Any]] = {}
     for key, note in notes.items():
         end = ids.survivor(key, into)

@@ -58,7 +58,7 @@ class Alert:
 
     @property
     def dedup_key(self) -> str:
-        """What PagerDuty knows it by."""
+        """The key of this alert at PagerDuty."""
         return self.news[0].dedup_key if len(self.news) == 1 else f"afterlog-storm-{self.id}"
 
     @property
@@ -144,7 +144,7 @@ class Outbox:
         return box
 
     def save(self, now: datetime) -> None:
-        """Write it in one step, without what is too old.
+        """Write the file in one step, without entries that are too old.
 
         Raises EnvironmentLacking: it cannot be written.
         """
@@ -172,7 +172,7 @@ class Outbox:
         now: datetime,
         teams: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        """Make alerts of news for the routes that want it; ``teams`` has those of what is there, by key."""
+        """Make alerts of news for the routes that want it; ``teams`` has those of incidents and findings, by key."""
         for change in news:
             teams_of_it = teams.get(change.key, ())
             for route in routes:
@@ -188,7 +188,7 @@ class Outbox:
                     self._take(change, Route.model_construct(name=name), now)
 
     def _as_heard(self, change: News, route: Route, teams: Sequence[str]) -> News | None:
-        """Return news as a route hears it, None if it does not: what it hears of for the first time opens for it."""
+        """Return a change as a route gets it; None if it does not want it. The first one is ``opened``."""
         if change.kind != TURNED and wants(route, change, teams):
             return change
         if change.kind == TURNED and not route.verdicts and route.topic == "*" and route.team is None:
@@ -206,10 +206,9 @@ class Outbox:
         )
 
     def merge(self, into: Mapping[str, str], now: datetime) -> None:
-        """Let what was sent and what waits about an incident be about the one that took it in.
+        """Move what was sent and what waits about a merged incident to the incident that took it in.
 
-        An end that waits stays one of the incident that ended. If PagerDuty knows the two by different keys, `balance`
-        ends one.
+        A waiting end still ends the merged incident. If PagerDuty has a key for each of the two, `balance` ends one.
         """
         self._reopen(into, now)
         for name, by_key in self.sent.items():
@@ -224,7 +223,7 @@ class Outbox:
             self._merge_waiting(alert, into, now)
 
     def _reopen(self, into: Mapping[str, str], now: datetime) -> None:
-        """Take back the end that waits of an incident that took in one that goes on; tell it again if it was tried."""
+        """Drop the waiting end of a merged incident that goes on in another; if it was tried, tell that one again."""
         goes_on = {survivor(key, into): note for key, note in self.known.get("incidents", {}).items() if key in into}
         for alert in [alert for alert in self.pending if len(alert.news) == 1 and alert.news[0].is_over]:
             key = alert.news[0].key
@@ -306,7 +305,7 @@ class Outbox:
 
         An alert waits while an earlier one about the same thing waits, and while its incident is muted. What is held
         back keeps nothing of the same fingerprint waiting. An end wakes nobody, so that PagerDuty gets it in quiet
-        hours, too. What PagerDuty knows by a key it gets by that key, so that it is no part of a storm.
+        hours, too. An alert about something that has a key at PagerDuty goes out under that key, and joins no storm.
 
         A storm is ``storm_from`` alerts within ten minutes, those that were sent included, each of a message with
         several. Once so many were sent, the others wait until ten minutes after the last one and are one message then,
@@ -358,7 +357,7 @@ class Outbox:
         return [storm, *(alert for alert in alerts if alert not in single)]
 
     def _is_paired(self, alert: Alert, now: datetime) -> bool:
-        """Give an alert the key by which PagerDuty knows what it is about; False: its end would end others, too."""
+        """Give an alert its key at PagerDuty; return False if it is an end that would also end other incidents."""
         if alert.attempts or len(alert.news) > 1:
             return True
         change, by_key = alert.news[0], self.sent.get(alert.route, {})
@@ -396,7 +395,7 @@ class Outbox:
                 keys.append(alert.dedup_key)
 
     def balance(self, route: Route, now: datetime) -> None:
-        """Let PagerDuty have open what was told and is not over, and nothing else, once nothing about it waits."""
+        """Open at PagerDuty what was told and is not over, and end all else there, unless an alert about it waits."""
         if route.kind != "pagerduty":
             return
         by_key, triggered = self.sent.get(route.name, {}), self.triggered.get(route.name, [])
@@ -420,13 +419,13 @@ class Outbox:
                 self.pending.append(Alert(_new_id(), route.name, [over], now, now))
 
     def is_known(self, name: str) -> bool:
-        """Tell whether anything about a route goes on: it waits, it was told, or PagerDuty has it open."""
+        """Tell whether a route has alerts that wait, that it got, or that are open at PagerDuty."""
         return bool(
             self.sent.get(name) or self.triggered.get(name) or any(alert.route == name for alert in self.pending)
         )
 
     def take_over(self, gone: str, name: str) -> None:
-        """Let a route go on with what another one with its receiver had, which is gone; what it knows itself stands."""
+        """Give a route what a gone route with the same receiver had; what the route has itself takes precedence."""
         by_key = self.sent.setdefault(name, {})
         goes_on = {*self.known.get("incidents", ()), *self.known.get("findings", ())}
         heard = {*by_key, *(change.key for alert in self.pending if alert.route == name for change in alert.news)}
@@ -452,7 +451,7 @@ class Outbox:
         self.receivers.pop(name, None)
 
     def give_up(self, name: str, now: datetime) -> None:
-        """Let nothing of a route go on, so that `balance` ends what PagerDuty has open of it."""
+        """Drop what waits for a route and mark all it got as over, so that `balance` ends its alerts at PagerDuty."""
         for alert in [alert for alert in self.pending if alert.route == name and not alert.is_resolve]:
             self.pending.remove(alert)
             self.note(alert, "failed", "the settings have no such route any more", now)
