@@ -112,7 +112,7 @@ class Replay:
 
     @property
     def in_words(self) -> str:
-        """It as a sentence about the dead letter that it speaks for."""
+        """The earlier replay in a sentence about the dead letter."""
         if self.is_itself:
             return f"Plan {self.plan_id} replayed it before."
         letter = visible(self.letter.coordinate) + (

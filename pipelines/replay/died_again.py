@@ -1,7 +1,7 @@
 """Replayed records -> the one that a dead letter is about, as topics of one name can follow each other.
 
-A topic that is created anew begins at offset 0 again, so a dead letter that names a place on a target can be about a
-record that stood there before the replay, or that came to stand there in a later topic. The headers of the replay
+A topic that is created anew begins at offset 0 again, so a dead letter that names a coordinate on a target can be about
+a record that stood there before the replay, or that came to stand there in a later topic. The headers of the replay
 tell, if what dead-letters keeps headers. Else the time tells, if it cannot be: then the dead letter is about no
 replayed record. It is about none either if it can be about several.
 """

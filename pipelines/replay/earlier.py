@@ -183,7 +183,7 @@ class _Look:
         return taking
 
     def judge(self) -> None:
-        """Tell of which records nobody can tell, as the log of a partition does not go back so far."""
+        """Note the records of which nobody can tell, as the log of a partition does not go back far enough."""
         assert self.topic.starts is not None
         for record in self.records:
             partitions = self._cut if record.partition is None else {record.partition} & self._cut.keys()

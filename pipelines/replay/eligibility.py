@@ -45,7 +45,7 @@ class Replayed:
 
     @property
     def in_words(self) -> str:
-        """It as a sentence."""
+        """The replay in a sentence."""
         known = [
             f"{self.outcomes[name]:,} {words}" for name, words in judge.OUTCOMES.items() if self.outcomes.get(name)
         ]
@@ -72,7 +72,7 @@ class Eligibility:
 
     @property
     def in_words(self) -> list[str]:
-        """It in sentences."""
+        """What a plan would do, in sentences."""
         lines = [replayed.in_words for replayed in self.replayed[:MOST_REPLAYS]]
         for (plan_id, group), count in list(self.of_others.items())[:MOST_REPLAYS]:
             subject = f"dead letters of group {visible(group)}" if group is not None else "other dead letters"

@@ -1,4 +1,4 @@
-"""Places of records -> the records as they stand in their topics."""
+"""Coordinates of records -> the records as they stand in their topics."""
 
 from __future__ import annotations
 

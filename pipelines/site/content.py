@@ -358,7 +358,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class History:
-    """All dead letters of a group or topic by time, which ends with its last one, so that only news changes it.
+    """The dead letters of a group or topic by time. It ends with the last one, so it changes only with new ones.
 
     ``hours`` are those of the 7 days until the last hour, ``days`` those of the 90 days (UTC) until the last day.
     ``before`` counts what is earlier, ``untimed`` what has no time, ``ahead`` what is stamped ahead.

@@ -1,4 +1,4 @@
-"""Content -> for each team, and for what is of none, the same of what is its own: what its front tells."""
+"""Content -> the content of each team's front, and of one for what belongs to no team."""
 
 from __future__ import annotations
 
@@ -66,6 +66,6 @@ def _within(application: Application, own: set[str]) -> Application:
 
 
 def _news(news: News | None, own: set[str]) -> News | None:
-    """Return what changed of a team's incidents; what changed of findings names no team any more."""
+    """Return the changes of a team's incidents; changes of findings are left out, as they name no team."""
     changes = tuple(change for change in news.changes if change.incident_id in own) if news else ()
     return News(news.since, changes) if news and changes else None

@@ -25,7 +25,7 @@ TABLES = {INCIDENTS, FINDINGS}
 def of_report(
     directory: Path, cases: Sequence[Case], findings: Sequence[Row], unreadable: Collection[str] = ()
 ) -> News | None:
-    """Return what is new against the report that a directory holds, or else what was new in it.
+    """Return what changed since the report in a directory; if nothing did, what that report showed as new.
 
     None: there is no report to compare with, or nothing changed since the first one. While incidents or findings are in
     tables that are ``unreadable`` nothing is compared.

@@ -29,7 +29,7 @@ class Parts:
         self._read: tuple[str, dict[str, str]] = "", {}
 
     def part(self, page: str, about: Any, make: Callable[[], Markup]) -> Markup:
-        """Return a part of a page, between comments that name it; it is made only if neither is there."""
+        """Return a part of a page between comments that name it; make it only if it is not there yet."""
         digest = digest_of([self.version, about])
         part = self._recent.pop(digest, None)
         if part is None:
