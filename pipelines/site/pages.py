@@ -98,18 +98,9 @@ def pages(content: Content, directory: Path | None = None, siblings: Siblings = 
         path = addresses.incident(gone)
         yield site.page(path, "merged.html.j2", [into, into in site.cases], "../", name=gone, into=into)
     for topic in content.topics:
-        path = addresses.topic(topic.name)
         incidents = site.incidents_of(topic)
-        yield site.page(
-            path,
-            "place.html.j2",
-            [topic, incidents],
-            "../",
-            place=topic,
-            kind="topic",
-            incidents=incidents,
-            application=None,
-        )
+        values = {"place": topic, "kind": "topic", "incidents": incidents, "application": None}
+        yield site.page(addresses.topic(topic.name), "place.html.j2", [topic, incidents], "../", **values)
     applications: dict[str | None, Application] = {
         application.name: application for application in content.applications
     }

@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from expectations.gold.message_ledger import OUTCOMES
@@ -676,22 +677,8 @@ def _delivery(warehouse: Warehouse, tables: _Tables) -> Delivery:
         return {name: known(counts[name], name.lower(), is_logged) for name in names}
 
     topics = [Delivered(topic, **sums(counts, topic in logged)) for topic, counts in by_topic.items()]
-    topics.sort(
-        key=lambda delivered: (
-            *(
-                -(count or 0)
-                for count in (
-                    delivered.lost,
-                    delivered.failed_dlq_writes,
-                    delivered.aborted,
-                    delivered.unexplained_offsets,
-                    delivered.absent,
-                )
-            ),
-            -delivered.dead_lettered,
-            delivered.topic or "",
-        )
-    )
+    troubles = attrgetter("lost", "failed_dlq_writes", "aborted", "unexplained_offsets", "absent")
+    topics.sort(key=lambda row: (*(-(count or 0) for count in troubles(row)), -row.dead_lettered, row.topic or ""))
     total = Delivered(None, **sums(everything, bool(logged))) if by_topic else None
     rows = tables[GUARANTEES]
     broken = [
