@@ -17,9 +17,10 @@ import pytest
 
 from pipelines.commands import display
 from pipelines.jvm import jvm_log
+from pipelines.moments import now
 from pipelines.run import interrupt
 from pipelines.settings import ROOT
-from pipelines.warehouse.quality import StageRun, now
+from pipelines.warehouse.quality import StageRun
 
 
 def ran(table: str, status: str = "passed", **counts: Any) -> StageRun:

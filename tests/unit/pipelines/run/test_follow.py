@@ -21,6 +21,7 @@ from pipelines.cli import app
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.jvm import session
 from pipelines.kafka.errors import NoTopics
+from pipelines.moments import now
 from pipelines.run import follow, freshness, runner
 from pipelines.run.follow import Cycle, Follower, health_file
 from pipelines.settings import ROOT, Lock, Settings, load
@@ -28,7 +29,7 @@ from pipelines.stage import Stage
 from pipelines.stores import lock
 from pipelines.warehouse import progress
 from pipelines.warehouse.progress import Batch, Held, Progress
-from pipelines.warehouse.quality import StageRun, Status, now
+from pipelines.warehouse.quality import StageRun, Status
 from pipelines.warehouse.tables import Warehouse
 
 BRONZE, SILVER, GOLD = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
