@@ -1,17 +1,16 @@
-"""One request to a webhook, with a deadline for all of it; no word about it names the address, which is a secret."""
+"""One request over HTTP, with a deadline for all of it; no word about it names the address, which is a secret."""
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from types import MappingProxyType
 from typing import Any
 
 from pipelines import moments
-from pipelines.settings.alerts import PAGERDUTY, Route
 
 
 @dataclass(frozen=True)
@@ -24,39 +23,41 @@ class Outcome:
     retry_after: float | None = None
 
 
-def address(route: Route, environment: Mapping[str, str] = os.environ) -> tuple[str | None, str]:
-    """Return the address of a route and PagerDuty's routing key; None and the reason if one is not known."""
-    values = {}
-    for name in (route.url_env, route.routing_key_env):
-        values[name] = environment.get(name or "", "").strip()  # files of secrets often end with a line end
-        if name is not None and not values[name]:
-            return None, f"the environment variable {name} is not set"
-    key = values[route.routing_key_env] if route.routing_key_env else ""
-    if route.url is not None:
-        return route.url.get_secret_value(), key
-    return (values[route.url_env] if route.url_env else PAGERDUTY), key
+Post = Callable[..., Outcome]
+"""What `post` is: address, body, id of the alert and seconds; then headers and method, if a channel needs them."""
 
 
-def post(url: str, body: Mapping[str, Any], alert_id: str, timeout_seconds: float) -> Outcome:
-    """Post a body as JSON; an answer of 200 to 299 takes it. Redirects are not followed.
+def post(
+    url: str,
+    body: Mapping[str, Any],
+    alert_id: str,
+    timeout_seconds: float,
+    headers: Mapping[str, str] = MappingProxyType({}),
+    method: str = "POST",
+) -> Outcome:
+    """Send a body as JSON; an answer of 200 to 299 takes it. Redirects are not followed."""
+    all_headers = {"Idempotency-Key": alert_id, "User-Agent": "Afterlog", **headers}
+    return within(timeout_seconds, lambda: _posted(method, url, body, all_headers, timeout_seconds))
 
-    The deadline holds also for a receiver that answers a byte at a time: the request is left alone then.
-    """
-    outcome = [Outcome(False, f"no answer within {timeout_seconds:g} s")]
-    worker = threading.Thread(target=lambda: outcome.append(_posted(url, body, alert_id, timeout_seconds)), daemon=True)
+
+def within(seconds: float, send: Callable[[], Outcome]) -> Outcome:
+    """Return what ``send`` returns. It is left alone after so many seconds: a receiver may answer a byte at a time."""
+    outcome = [Outcome(False, f"no answer within {seconds:g} s")]
+    worker = threading.Thread(target=lambda: outcome.append(send()), daemon=True)
     worker.start()
-    worker.join(timeout_seconds)
+    worker.join(seconds)
     return outcome[-1]
 
 
-def _posted(url: str, body: Mapping[str, Any], alert_id: str, timeout_seconds: float) -> Outcome:
+def _posted(
+    method: str, url: str, body: Mapping[str, Any], headers: Mapping[str, str], timeout_seconds: float
+) -> Outcome:
     import requests
     from urllib3.exceptions import LocationValueError
 
-    headers = {"Idempotency-Key": alert_id, "User-Agent": "Afterlog"}
     try:
-        with requests.post(
-            url, json=body, headers=headers, timeout=timeout_seconds, allow_redirects=False, stream=True
+        with requests.request(
+            method, url, json=body, headers=headers, timeout=timeout_seconds, allow_redirects=False, stream=True
         ) as answer:
             code = answer.status_code
             after = _seconds(answer.headers.get("Retry-After"))

@@ -1,7 +1,7 @@
-"""Routes that the settings lost -> the route that has their receiver now, or the end of their alerts at PagerDuty.
+"""Routes that the settings lost -> the route that has their receiver now, or the end of what they have open.
 
-A route that is renamed goes on under its new name. The alerts of a route that is gone end at PagerDuty if its key is
-still in the environment, or people are told which of them stay open.
+A route that is renamed goes on under its new name. What a route that is gone has open at its receiver ends if its key
+is still in the environment, or people are told which alerts stay open.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from expectations.rules import counted
 from expectations.text import visible
-from pipelines.alerts import delivery
+from pipelines.alerts.channels import channel_of, keeper
 from pipelines.alerts.outbox import REMEMBERED, Outbox, Receiver
 from pipelines.incidents.severity import LEVELS
 from pipelines.run.newest import moment
@@ -29,7 +29,7 @@ STAYS = "Resolve them there: the settings have no route with its receiver, and i
 
 @dataclass(frozen=True)
 class Open:
-    """An alert that is open at PagerDuty: its key there, what it is about, and when it was sent last."""
+    """An alert that is open at a receiver: its key there, what it is about, and when it was sent last."""
 
     dedup_key: str
     title: str
@@ -39,9 +39,10 @@ class Open:
 
 @dataclass(frozen=True)
 class Left:
-    """The open alerts at PagerDuty of a gone route; after ``until`` they are ended, or the route ``heir`` has them."""
+    """What a gone route has open at its ``receiver``; after ``until`` it is ended, or the route ``heir`` has it."""
 
     route: str
+    receiver: str
     alerts: tuple[Open, ...]
     until: datetime | None
     heir: str | None
@@ -54,7 +55,7 @@ class Left:
         more = f"; and {number - MOST_NAMED:,} more" if number > MOST_NAMED else ""
         return (
             f"Route {self.route} is no longer in the settings, and {counted(number, 'alert')} of it "
-            f"{'is' if number == 1 else 'are'} open at PagerDuty: {visible(titles)}{more}."
+            f"{'is' if number == 1 else 'are'} open at {self.receiver}: {visible(titles)}{more}."
         )
 
     @property
@@ -62,24 +63,26 @@ class Left:
         """What happens to these alerts next, or what a person must do."""
         if self.until is None:
             return STAYS
-        what = f"route {self.heir} takes them over" if self.heir else "PagerDuty gets their end"
+        what = f"route {self.heir} takes them over" if self.heir else f"{self.receiver} gets their end"
         return f"In the first run after {moment(self.until)} {what}, unless the route is back."
 
 
 def receiver(route: Route, environment: Mapping[str, str] = os.environ) -> Receiver | None:
     """Return who gets what is sent to a route, without any secret; None if a variable is not set."""
-    url, key = delivery.address(route, environment)
+    channel = channel_of(route)
+    url, key = channel.address(route, environment)
     if url is None:
         return None
     digest = hashlib.sha256("\n".join((route.kind, url, key)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return Receiver(digest, route.routing_key_env, route.url_env, has_url=route.url is not None)
+    key_env, has_url = getattr(route, channel.key_setting), route.url is not None
+    return Receiver(digest, key_env, route.url_env, has_url, channel=channel.noted_as)
 
 
 def settle(box: Outbox, alerts: Alerts, now: datetime) -> list[Route]:
     """Record the receiver of each route, and let routes take over from gone routes that had the same receiver.
 
     A route with a new name takes over at once, any other once the gone route is gone for good. Return routes that
-    replace gone ones for as long as it takes to end their open alerts at PagerDuty.
+    replace gone ones for as long as it takes to end what they have open.
     """
     before = {name: replace(target) for name, target in box.receivers.items()}
     here: dict[str, str] = {}
@@ -111,7 +114,7 @@ def settle(box: Outbox, alerts: Alerts, now: datetime) -> list[Route]:
 
 
 def left_open(box: Outbox, alerts: Alerts, now: datetime) -> list[Left]:
-    """Return the open alerts at PagerDuty of each gone route."""
+    """Return what each gone route has open at its receiver."""
     known: Mapping[str, Any] = {**box.known.get("incidents", {}), **box.known.get("findings", {})}
     here = {target.digest: route.name for route in alerts.route if (target := receiver(route)) is not None}
     open_routes = []
@@ -128,7 +131,7 @@ def left_open(box: Outbox, alerts: Alerts, now: datetime) -> list[Left]:
         if opened:
             heir = here.get(gone.digest)
             until = _ends_at(gone, alerts, now) if heir or _replacement_of(name, gone) else None
-            open_routes.append(Left(name, tuple(opened), until, heir))
+            open_routes.append(Left(name, keeper(gone.channel).label, tuple(opened), until, heir))
     return open_routes
 
 
@@ -144,9 +147,14 @@ def _ends_at(gone: Receiver, alerts: Alerts, now: datetime) -> datetime:
 
 
 def _replacement_of(name: str, gone: Receiver) -> Route | None:
-    """Return a route to the receiver of a gone route; None if its address or its routing key is not known."""
-    if gone.routing_key_env is None or gone.has_url:
+    """Return a route to the receiver of a gone route; None if its address or its key is not known."""
+    if gone.routing_key_env is None:
         return None
-    route = Route(name=name, kind="pagerduty", routing_key_env=gone.routing_key_env, url_env=gone.url_env)
-    target = receiver(route)
-    return route if target is not None and target.digest == gone.digest else None
+    channel = keeper(gone.channel)
+    for url in channel.addresses if gone.has_url else (None,):
+        settings = {"kind": channel.kind, channel.key_setting: gone.routing_key_env, "url": url}
+        route = Route.model_validate({"name": name, "url_env": gone.url_env, **settings})
+        target = receiver(route)
+        if target is not None and target.digest == gone.digest:
+            return route
+    return None

@@ -72,7 +72,7 @@ def listed(settings: Settings, form: str, team: str | None = None) -> str:
             "id": alert.dedup_key,
             "severity": alert.severity,
             "title": alert.title,
-            "answer": f"at PagerDuty, and the settings have no such route; {gone.remedy}",
+            "answer": f"at {gone.receiver}, and the settings have no such route; {gone.remedy}",
         }
         for gone in gone_routes.left_open(box, settings.alerts, now)
         if is_asked(gone.route)

@@ -16,6 +16,8 @@ from types import MappingProxyType
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from pipelines.alerts.channels import channel_of
+from pipelines.alerts.messages import Alert
 from pipelines.alerts.news import OVER, TURNED, Known, News
 from pipelines.columns import globs
 from pipelines.errors import EnvironmentLacking
@@ -25,7 +27,7 @@ from pipelines.settings.alerts import Route
 from pipelines.stores.base import Store
 from pipelines.teams import is_of
 from pipelines.text import iso
-from pipelines.warehouse.alert_log import FILE, LOCK, kind_of, severity_of, title_of
+from pipelines.warehouse.alert_log import FILE, LOCK, kind_of
 
 ASKED = ".asked"
 VERSION = 1
@@ -35,41 +37,6 @@ LONGEST_RETRY = timedelta(hours=1)  # until the next attempt, whatever the recei
 STORM = timedelta(minutes=10)  # over which a storm is counted, and after which the next message tells of it
 
 HELD = "it waits until ten minutes after the last alert of a storm"
-
-
-@dataclass
-class Alert:
-    """One message for a route; several news in a storm, or after quiet hours."""
-
-    id: str
-    route: str
-    news: list[News]
-    made_at: datetime
-    not_before: datetime
-    attempts: int = 0
-    was_quiet: bool = False
-    is_held: bool = False  # by a storm
-    answer: str | None = None
-
-    @property
-    def severity(self) -> str:
-        """The worst severity of its news."""
-        return severity_of(change.severity for change in self.news)
-
-    @property
-    def dedup_key(self) -> str:
-        """The key of this alert at PagerDuty."""
-        return self.news[0].dedup_key if len(self.news) == 1 else f"afterlog-storm-{self.id}"
-
-    @property
-    def is_resolve(self) -> bool:
-        """Whether it ends, at PagerDuty, what has its key; a storm that is over began there, too."""
-        return len(self.news) == 1 and self.news[0].is_over
-
-    @property
-    def title(self) -> str:
-        """What it is about, in a line."""
-        return title_of([change.title for change in self.news])
 
 
 @dataclass
@@ -86,7 +53,8 @@ class Sent:
 class Receiver:
     """Who gets what is sent to a route: a digest of kind, address and key, and the variables that have them.
 
-    ``has_url``: the address is in the settings. ``gone_at``: since when the settings lack the route.
+    ``has_url``: the address is in the settings. ``gone_at``: since when the settings lack the route. ``channel``: what
+    a channel is noted as that keeps alerts open.
     """
 
     digest: str
@@ -94,14 +62,20 @@ class Receiver:
     url_env: str | None = None
     has_url: bool = False
     gone_at: datetime | None = None
+    channel: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as the file has it: without a note if there is none."""
+        return {name: value for name, value in asdict(self).items() if name != "channel" or value is not None}
 
 
 @dataclass
 class Outbox:
     """The state of alerts about one cluster of a warehouse.
 
-    ``muted`` has the keys of muted incidents. ``triggered`` has, by route of PagerDuty, the ``dedup_key`` of each
-    trigger that it got, or may have got, and whose resolve it did not get. ``receivers`` are those of routes.
+    ``muted`` has the keys of muted incidents. ``triggered`` has, by route whose receiver keeps alerts open, the
+    ``dedup_key`` of each alert that it got, or may have got, and whose end it did not get. ``receivers`` are those of
+    routes.
     """
 
     store: Store
@@ -134,7 +108,7 @@ class Outbox:
             box.triggered = {
                 route: keys
                 for route, keys in content.get("triggered", {}).items()
-                if route not in box.receivers or box.receivers[route].routing_key_env  # else it is not PagerDuty's
+                if route not in box.receivers or box.receivers[route].routing_key_env  # else nothing stays open there
             }
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise EnvironmentLacking(
@@ -161,7 +135,7 @@ class Outbox:
             "log": self.log,
             "muted": self.muted,
             "triggered": self.triggered,
-            "receivers": {route: asdict(target) for route, target in self.receivers.items()},
+            "receivers": {route: target.as_json() for route, target in self.receivers.items()},
         }
         self.store.write(FILE, json.dumps(content, default=_plain).encode())
 
@@ -176,8 +150,8 @@ class Outbox:
         for change in news:
             teams_of_it = teams.get(change.key, ())
             for route in routes:
-                if change.kind == "passed":  # nobody is called for it, so that PagerDuty does not get it
-                    if route.kind != "pagerduty" and wants(route, change, teams_of_it):
+                if change.kind == "passed":
+                    if not channel_of(route).keeps_open and wants(route, change, teams_of_it):
                         self.pending.append(Alert(_new_id(), route.name, [change], now, now))
                 elif change.is_over:
                     self._take(change, route, now)
@@ -208,7 +182,7 @@ class Outbox:
     def merge(self, into: Mapping[str, str], now: datetime) -> None:
         """Move what was sent and what waits about a merged incident to the incident that took it in.
 
-        A waiting end still ends the merged incident. If PagerDuty has a key for each of the two, `balance` ends one.
+        A waiting end still ends the merged incident. If a receiver keeps each of the two open, `balance` ends one.
         """
         self._reopen(into, now)
         for name, by_key in self.sent.items():
@@ -275,7 +249,7 @@ class Outbox:
                 self.note(alert, "suppressed", "it was over before it was sent", now)
             if tried[-1].is_over if tried else last is None or last.is_over:
                 return
-            if route.news and change.kind not in route.news and route.kind != "pagerduty":
+            if route.news and change.kind not in route.news and not channel_of(route).keeps_open:
                 self._forget(route, change)
                 return
             self.pending.append(Alert(_new_id(), route.name, [change], now, now))
@@ -304,8 +278,8 @@ class Outbox:
         """Return the alerts to send to a route now; a storm becomes one alert, to be saved before it is sent.
 
         An alert waits while an earlier one about the same thing waits, and while its incident is muted. What is held
-        back keeps nothing of the same fingerprint waiting. An end wakes nobody, so that PagerDuty gets it in quiet
-        hours, too. An alert about something that has a key at PagerDuty goes out under that key, and joins no storm.
+        back keeps nothing of the same fingerprint waiting. A receiver that keeps alerts open gets ends in quiet hours,
+        too, and an alert about something that it has open goes out under the key of that, and joins no storm.
 
         A storm is ``storm_from`` alerts within ten minutes, those that were sent included, each of a message with
         several. Once so many were sent, the others wait until ten minutes after the last one and are one message then,
@@ -313,22 +287,22 @@ class Outbox:
         """
         alerts: list[Alert] = []
         seen: set[str] = set()
+        keeps_open = channel_of(route).keeps_open
         longest = max(timedelta(minutes=route.suppress_minutes), LONGEST_RETRY)
         for alert in [alert for alert in self.pending if alert.route == route.name]:
             keys = {key for change in alert.news for key in (change.key, change.dedup_key)}
             is_end = all(change.is_over for change in alert.news)
-            is_calm = route.kind == "pagerduty" and is_end
-            is_quiet = not alert.attempts and not is_calm and quiet(route, alert.severity, now)
+            is_quiet = not alert.attempts and not (keeps_open and is_end) and quiet(route, alert.severity, now)
             alert.was_quiet = alert.was_quiet or is_quiet
             wait = alert.not_before - now
             is_early = timedelta() < wait <= longest  # a clock that was set back leaves a longer one
             is_held = is_quiet or is_early or self.is_muted(alert)
             if not is_held and not keys & seen:
-                if route.kind == "pagerduty" and not self._is_paired(alert, now):
+                if keeps_open and not self._is_paired(alert, route, now):
                     continue
                 alerts.append(alert)
             seen |= keys if alert.attempts or is_end or not is_held else {change.key for change in alert.news}
-        known = self._known_to_pagerduty(route)
+        known = self._kept_open(route) if keeps_open else set()
         single = [
             alert for alert in alerts if not alert.attempts and len(alert.news) == 1 and alert.news[0].key not in known
         ]
@@ -356,8 +330,8 @@ class Outbox:
         self.pending.insert(min(index, len(self.pending)), storm)
         return [storm, *(alert for alert in alerts if alert not in single)]
 
-    def _is_paired(self, alert: Alert, now: datetime) -> bool:
-        """Give an alert its key at PagerDuty; return False if it is an end that would also end other incidents."""
+    def _is_paired(self, alert: Alert, route: Route, now: datetime) -> bool:
+        """Give an alert its key at the receiver; return False if it is an end that would also end other incidents."""
         if alert.attempts or len(alert.news) > 1:
             return True
         change, by_key = alert.news[0], self.sent.get(alert.route, {})
@@ -372,12 +346,10 @@ class Outbox:
         if all(other.is_over or other.dedup_key != change.dedup_key for other in by_key.values()):
             return True
         self.pending.remove(alert)
-        self.note(alert, "suppressed", "PagerDuty knows it as one with others, which go on", now)
+        self.note(alert, "suppressed", f"{channel_of(route).label} knows it as one with others, which go on", now)
         return False
 
-    def _known_to_pagerduty(self, route: Route) -> set[str]:
-        if route.kind != "pagerduty":
-            return set()
+    def _kept_open(self, route: Route) -> set[str]:
         open_keys = {key for key, last in self.sent.get(route.name, {}).items() if not last.is_over}
         return open_keys | {change.key for alert in self.pending for change in alert.news if change.is_over}
 
@@ -389,14 +361,14 @@ class Outbox:
     def tried(self, alert: Alert, route: Route) -> None:
         """Note an attempt, before it is made: the receiver may get it even if it does not answer."""
         alert.attempts += 1
-        if route.kind == "pagerduty" and not alert.is_resolve:
+        if channel_of(route).keeps_open and not alert.is_resolve:
             keys = self.triggered.setdefault(route.name, [])
             if alert.dedup_key not in keys:
                 keys.append(alert.dedup_key)
 
     def balance(self, route: Route, now: datetime) -> None:
-        """Open at PagerDuty what was told and is not over, and end all else there, unless an alert about it waits."""
-        if route.kind != "pagerduty":
+        """Open at a receiver that keeps it what was told and goes on; end all else there that has no waiting alert."""
+        if not channel_of(route).keeps_open:
             return
         by_key, triggered = self.sent.get(route.name, {}), self.triggered.get(route.name, [])
         waiting = [alert for alert in self.pending if alert.route == route.name]
@@ -419,7 +391,7 @@ class Outbox:
                 self.pending.append(Alert(_new_id(), route.name, [over], now, now))
 
     def is_known(self, name: str) -> bool:
-        """Tell whether a route has alerts that wait, that it got, or that are open at PagerDuty."""
+        """Tell whether a route has alerts that wait, that it got, or that are open at its receiver."""
         return bool(
             self.sent.get(name) or self.triggered.get(name) or any(alert.route == name for alert in self.pending)
         )
@@ -451,7 +423,7 @@ class Outbox:
         self.receivers.pop(name, None)
 
     def give_up(self, name: str, now: datetime) -> None:
-        """Drop what waits for a route and mark all it got as over, so that `balance` ends its alerts at PagerDuty."""
+        """Drop what waits for a route and mark all it got as over, so that `balance` ends what it has open."""
         for alert in [alert for alert in self.pending if alert.route == name and not alert.is_resolve]:
             self.pending.remove(alert)
             self.note(alert, "failed", "the settings have no such route any more", now)

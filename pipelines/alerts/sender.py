@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from pipelines import moments
 from pipelines.alerts import delivery, gone_routes, messages
-from pipelines.alerts.delivery import Outcome
+from pipelines.alerts.channels import Frame, channel_of
+from pipelines.alerts.delivery import Outcome, Post
+from pipelines.alerts.messages import Alert
 from pipelines.alerts.news import Snapshot, changes, snapshot
-from pipelines.alerts.outbox import LONGEST_RETRY, Alert, Outbox, ask, heed, is_asked, sole_sender
+from pipelines.alerts.outbox import LONGEST_RETRY, Outbox, ask, heed, is_asked, sole_sender
 from pipelines.errors import readable
 from pipelines.settings import Settings
 from pipelines.settings.alerts import Route
@@ -23,8 +24,6 @@ from pipelines.warehouse.tables import Warehouse
 BUDGET_SECONDS = 20.0  # of a call, after which what waits waits for the next one
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=10), timedelta(minutes=15)
 MOST_REFUSALS = 5
-
-Post = Callable[[str, Mapping[str, Any], str, float], Outcome]
 
 
 @dataclass
@@ -50,7 +49,7 @@ def send(
 
     Another process may be sending: then this one leaves all to it. That one looks again when it is done, as it may have
     looked too early. If the tables cannot be read, what waits is sent nevertheless. Settings without a route tell no
-    news; then only what routes that are gone have open at PagerDuty is ended.
+    news; then only what routes that are gone have open at their receivers is ended.
 
     Raises UsageError: only Spark opens the warehouse. EnvironmentLacking: the outbox cannot be read or written.
     """
@@ -150,12 +149,12 @@ def _send_due(
 def _posted(
     alert: Alert, route: Route, settings: Settings, now: datetime, post: Post, seconds: float | None = None
 ) -> Outcome:
-    url, key = delivery.address(route)
-    if url is None:
+    channel = channel_of(route)
+    address, key = channel.address(route)
+    if address is None:
         return Outcome(False, key)
-    front = settings.report.address_of("index.html")
-    body = messages.body(alert, route, settings.cluster, front, now, key)
-    return post(url, body, alert.id, settings.alerts.timeout_seconds if seconds is None else seconds)
+    frame = Frame(route, settings.cluster, settings.report.address_of("index.html"), now, key)
+    return channel.send(alert, frame, address, settings.alerts.timeout_seconds if seconds is None else seconds, post)
 
 
 def _postpone(box: Outbox, alert: Alert, outcome: Outcome, settings: Settings, now: datetime) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from datetime import time
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -20,7 +21,21 @@ Verdict = Literal[
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 _URL = re.compile(r"https?://[!-~]+")
-PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
+
+
+class Needs(NamedTuple):
+    """The settings that a channel needs, else it says ``otherwise``."""
+
+    is_met: Callable[[Route], bool]
+    otherwise: str
+
+
+_WEBHOOK = Needs(lambda route: route.url is not None or route.url_env is not None, "give url or url_env")
+CHANNELS: Mapping[str, Needs] = {
+    "json": _WEBHOOK,
+    "slack": _WEBHOOK,
+    "pagerduty": Needs(lambda route: route.routing_key_env is not None, "a route to PagerDuty needs routing_key_env"),
+}
 
 
 class QuietHours(Section):
@@ -88,10 +103,9 @@ class Route(Section):
     def _check_address(self) -> Route:
         if self.url is not None and self.url_env is not None:
             raise ValueError("give one of url, url_env")
-        if self.kind == "pagerduty" and self.routing_key_env is None:
-            raise ValueError("a route to PagerDuty needs routing_key_env")
-        if self.kind != "pagerduty" and self.url is None and self.url_env is None:
-            raise ValueError("give url or url_env")
+        channel = CHANNELS[self.kind]
+        if not channel.is_met(self):
+            raise ValueError(channel.otherwise)
         return self
 
 

@@ -24,9 +24,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from pipelines.alerts import delivery, listing, messages, outbox, sender
+from pipelines.alerts.channels import Frame, channel_of
 from pipelines.alerts.delivery import Outcome
+from pipelines.alerts.messages import Alert
 from pipelines.alerts.news import News, Seen, Snapshot, changes, snapshot
-from pipelines.alerts.outbox import Alert, Outbox, quiet, sole_sender
+from pipelines.alerts.outbox import Outbox, quiet, sole_sender
 from pipelines.cli import app
 from pipelines.errors import EnvironmentLacking
 from pipelines.incidents.severity import LEVELS
@@ -1196,6 +1198,11 @@ def test_a_killed_sender_repeats_with_the_same_id_and_a_whole_one_does_not(recei
 # ------------------------------------------------------------------------------------------------------------ the forms
 
 
+def body_of(alert: Alert, its: Route, cluster: str, front: str | None, now: datetime, key: str = "") -> Any:
+    """What is sent about an alert."""
+    return channel_of(its).body(alert, Frame(its, cluster, front, now, key))
+
+
 def strings(value: Any) -> Iterator[str]:
     """All texts within a value of JSON."""
     if isinstance(value, str):
@@ -1220,7 +1227,7 @@ def test_news_of_real_tables_and_hostile_names(settings: Settings) -> None:
         alert = Alert("id", "r", [one], NOW, NOW)
         for kind in ("json", "slack", "pagerduty"):
             its = Route.model_validate(route(kind=kind, routing_key_env="HOME", owner="team"))
-            body = messages.body(alert, its, "default", "https://a.example/index.html", NOW, "key")
+            body = body_of(alert, its, "default", "https://a.example/index.html", NOW, "key")
             text = json.dumps(body)
             assert CANARY not in text
             shown = [one.title, one.text, one.about] if kind == "json" else body  # names are exact in JSON
@@ -1243,23 +1250,23 @@ def test_pagerduty_gets_the_fingerprint_and_the_page(settings: Settings) -> None
     with_url = load(warehouse=settings.warehouse, landing=settings.landing, report={"url": "https://a.example/r"})
     (one,) = (each.news for each in snapshot(Warehouse(with_url), sites.NOW).incidents or ())
     its = Route.model_validate({"name": "p", "kind": "pagerduty", "routing_key_env": "KEY"})
-    body = messages.body(Alert("i", "p", [one], NOW, NOW), its, "default", None, NOW, "key")
+    body = body_of(Alert("i", "p", [one], NOW, NOW), its, "default", None, NOW, "key")
     assert (body["routing_key"], body["event_action"], body["dedup_key"]) == ("key", "trigger", f"{3:016x}")
     assert (body["payload"]["severity"], body["payload"]["group"]) == ("error", "orders-workers")
     assert body["client_url"] == f"https://a.example/r/incidents/{incident_id(3)}.html"
-    assert delivery.address(its, {}) == (None, "the environment variable KEY is not set")
-    assert delivery.address(its, {"KEY": "\n"}) == (None, "the environment variable KEY is not set")
-    assert delivery.address(its, {"KEY": "k-1\n"})[1] == "k-1"
+    assert channel_of(its).address(its, {}) == (None, "the environment variable KEY is not set")
+    assert channel_of(its).address(its, {"KEY": "\n"}) == (None, "the environment variable KEY is not set")
+    assert channel_of(its).address(its, {"KEY": "k-1\n"})[1] == "k-1"
 
 
 def test_a_great_storm_is_no_great_message() -> None:
     many = [news(str(number)) for number in range(3_000)]
     for kind in ("json", "slack", "pagerduty"):
         its = Route.model_validate(route(kind=kind, routing_key_env="HOME"))
-        body = messages.body(Alert("i", "r", many, NOW, NOW), its, "default", None, NOW, "key")
+        body = body_of(Alert("i", "r", many, NOW, NOW), its, "default", None, NOW, "key")
         assert len(json.dumps(body)) < 300_000
         assert "3000 alerts at once" in json.dumps(body)
-    ours = messages.body(Alert("i", "r", many, NOW, NOW), Route.model_validate(route()), "default", None, NOW)
+    ours = body_of(Alert("i", "r", many, NOW, NOW), Route.model_validate(route()), "default", None, NOW)
     assert (ours["alert_count"], len(ours["alerts"])) == (3_000, 500)
 
 
@@ -1360,10 +1367,10 @@ def test_what_came_back_looks_different_from_what_opened() -> None:
         "resolved": "[over] title of A",
     }
     storm = Alert("id", "all", [news("A", kind="regressed"), news("B")], NOW, NOW)
-    slack = messages.body(storm, Route(name="s", kind="slack", url="http://127.0.0.1:9/"), "c", None, NOW)
+    slack = body_of(storm, Route(name="s", kind="slack", url="http://127.0.0.1:9/"), "c", None, NOW)
     lines = [one["text"]["text"] for one in slack["blocks"][1:3]]
     assert lines == ["[high] came back: title of A: text.", "[high] title of B: text."]
-    pager = messages.body(storm, Route(name="p", kind="pagerduty", routing_key_env="HOME"), "c", None, NOW, "key")
+    pager = body_of(storm, Route(name="p", kind="pagerduty", routing_key_env="HOME"), "c", None, NOW, "key")
     assert pager["payload"]["custom_details"]["alerts"] == ["[high] came back: title of A", "[high] title of B"]
 
 
