@@ -1,4 +1,4 @@
-"""Settings of alerts: which news goes to which webhook, when, and how."""
+"""Settings of alerts: which news goes to which receiver, when, and how."""
 
 from __future__ import annotations
 
@@ -21,20 +21,31 @@ Verdict = Literal[
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 _URL = re.compile(r"https?://[!-~]+")
+Mailbox = Annotated[str, Field(pattern=r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,189}$")]
 
 
 class Needs(NamedTuple):
-    """The settings that a channel needs, else it says ``otherwise``."""
+    """The settings that a channel needs, else it says ``otherwise``, and those that only it takes."""
 
     is_met: Callable[[Route], bool]
     otherwise: str
+    own: tuple[str, ...] = ()
 
 
 _WEBHOOK = Needs(lambda route: route.url is not None or route.url_env is not None, "give url or url_env")
 CHANNELS: Mapping[str, Needs] = {
     "json": _WEBHOOK,
     "slack": _WEBHOOK,
+    "teams": _WEBHOOK,
     "pagerduty": Needs(lambda route: route.routing_key_env is not None, "a route to PagerDuty needs routing_key_env"),
+    "opsgenie": Needs(
+        lambda route: route.api_key_env is not None, "a route to Opsgenie needs api_key_env", ("api_key_env",)
+    ),
+    "email": Needs(
+        lambda route: None not in (route.host, route.sender) and bool(route.to) and not (route.url or route.url_env),
+        "a route by e-mail needs host, from and to, and no url",
+        ("host", "encryption", "user", "password_env", "sender", "to"),
+    ),
 }
 
 
@@ -67,9 +78,10 @@ class QuietHours(Section):
 
 
 class Route(Section):
-    """A webhook and the news that goes to it; a route without conditions gets all.
+    """A receiver and the news that goes to it; a route without conditions gets all.
 
-    ``url`` or the environment variable ``url_env`` has the address. A route to PagerDuty needs ``routing_key_env``.
+    ``url`` or the environment variable ``url_env`` has the address, ``host`` that of a mail server. Keys and passwords
+    are in the environment variables that ``routing_key_env``, ``api_key_env`` and ``password_env`` name.
     ``severity`` is the least that is told. ``group`` and ``topic`` are glob patterns for owner and topic: an
     incident has a source topic and DLQ topics. ``team`` is one of ``[[team]]``. ``suppress_minutes`` is the least time
     between two alerts about one incident or finding, unless it got more severe or ended. From ``storm_from`` alerts
@@ -77,10 +89,17 @@ class Route(Section):
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
-    kind: Literal["json", "slack", "pagerduty"] = "json"
+    kind: Literal["json", "slack", "teams", "pagerduty", "opsgenie", "email"] = "json"
     url: SecretStr | None = None
     url_env: Variable | None = None
     routing_key_env: Variable | None = None
+    api_key_env: Variable | None = None
+    host: Annotated[str, Field(pattern=r"^[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?$")] | None = None
+    encryption: Literal["starttls", "tls"] | None = None
+    user: Annotated[str, Field(max_length=320)] | None = None
+    password_env: Variable | None = None
+    sender: Mailbox | None = Field(default=None, alias="from")
+    to: tuple[Mailbox, ...] = ()
     severity: Severity = "low"
     group: Glob = "*"
     topic: Glob = "*"
@@ -106,6 +125,11 @@ class Route(Section):
         channel = CHANNELS[self.kind]
         if not channel.is_met(self):
             raise ValueError(channel.otherwise)
+        for kind, needs in CHANNELS.items():
+            if foreign := next((name for name in needs.own if kind != self.kind and getattr(self, name)), None):
+                raise ValueError(f'{Route.model_fields[foreign].alias or foreign} is a setting of kind = "{kind}"')
+        if (self.user is None) != (self.password_env is None):
+            raise ValueError("user and password_env go together")
         return self
 
 

@@ -78,13 +78,13 @@ class SecuredBroker(Broker):
         unfinished = keys.with_name("keys.arriving")
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700, parents=True)
-        authority, server = _certificates()
+        authority, server = certificates()
         (unfinished / self.authority.name).write_bytes(authority)
         (unfinished / "server.pem").write_bytes(server)
         unfinished.rename(keys)
 
 
-def _certificates() -> tuple[bytes, bytes]:
+def certificates() -> tuple[bytes, bytes]:
     """Return in PEM an authority's certificate, and the key and certificate of a server at `HOST`."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes

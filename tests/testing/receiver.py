@@ -1,4 +1,4 @@
-"""A server on this machine that takes POSTs and answers, refuses, hangs, drips or closes, as a test tells it."""
+"""A server on this machine that takes requests and answers, refuses, hangs, drips or closes, as a test tells it."""
 
 from __future__ import annotations
 
@@ -61,6 +61,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
             self.send_header("Content-Length", "0")
             self.end_headers()
+
+    do_PUT = do_POST
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pipelines.alerts.channels.base import Channel, Frame
+from pipelines.alerts.channels.mail import Email
+from pipelines.alerts.channels.opsgenie import Opsgenie
 from pipelines.alerts.channels.pagerduty import PagerDuty
 from pipelines.alerts.channels.slack import Slack
+from pipelines.alerts.channels.teams import Teams
 from pipelines.alerts.channels.webhook import Webhook
 from pipelines.settings.alerts import Route
 
 __all__ = ("CHANNELS", "Channel", "Frame", "channel_of", "keeper")
 
-CHANNELS: dict[str, Channel] = {channel.kind: channel for channel in (Webhook(), Slack(), PagerDuty())}
+CHANNELS: dict[str, Channel] = {
+    channel.kind: channel for channel in (Webhook(), Slack(), Teams(), PagerDuty(), Opsgenie(), Email())
+}
 
 
 def channel_of(route: Route) -> Channel:
