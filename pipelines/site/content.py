@@ -328,7 +328,7 @@ class Application:
 
 @dataclass(frozen=True)
 class Replayable:
-    """How many dead letters of the open incidents of an owner and topic have a payload, and how many have none."""
+    """How many dead letters of the open incidents of an owner and topic came with a payload, and how many without."""
 
     group: str | None
     owner: str | None

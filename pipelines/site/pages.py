@@ -126,7 +126,8 @@ def quality_page(report: Pipeline, above: str = "") -> str:
     """
     environment = _environment()
     template = environment.get_template("quality.html.j2")
-    return template.render(root="", path=addresses.QUALITY, cluster=report.cluster, report=report, above=above)
+    about = {"path": addresses.QUALITY, "cluster": report.cluster, "unreadable": report.unreadable}
+    return template.render(root="", report=report, above=above, **about)
 
 
 def styles() -> str:
@@ -181,7 +182,8 @@ class _Site:
         def text() -> str:
             return self.environment.get_template(template).render(root=root, path=path, **values)
 
-        return Page(path, None if about is None else [self.content.cluster, about], text)
+        damaged = [self.content.unreadable] if self.content.unreadable else []
+        return Page(path, None if about is None else [self.content.cluster, about, *damaged], text)
 
     def picture(self, application: Application, path: str, root: str) -> Markup:
         """Return the picture of an application's topology; it is empty if none is known, or too large for a page."""

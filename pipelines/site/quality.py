@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from expectations.contract import contract_of
@@ -17,6 +18,7 @@ from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.run.freshness import Freshness, freshness
 from pipelines.run.newest import Newest, Silence, lasting, moment, of_feeds, silence, source_of
 from pipelines.settings import Settings
+from pipelines.site.damage import guarded
 from pipelines.stage import Land, Stage
 from pipelines.steps import unreadable
 from pipelines.steps.collapse import CONFLICT
@@ -26,6 +28,7 @@ from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
 MOST_RUNS_SHOWN = 60
+Answer = Callable[..., "list[dict[str, Any]] | None"]
 NOT_A_RULE = {CONFLICT: "The table holds a row of the same grain with other content, which stands."}
 
 
@@ -181,7 +184,7 @@ class Feed:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The state of the pipeline."""
+    """The state of the pipeline; ``unreadable`` as in ``Content``."""
 
     cluster: str
     warehouse: str
@@ -190,6 +193,7 @@ class Pipeline:
     gaps: tuple[LogGap, ...] = ()
     uncommitted: tuple[str, ...] = ()
     feeds: tuple[Feed, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def unused(self) -> frozenset[str]:
@@ -229,8 +233,10 @@ def gather(
     now: datetime | None = None,
 ) -> Pipeline:
     """Collect the state of the pipeline; the number of queries does not depend on the number of runs and rules."""
-    runs = _runs(warehouse)
-    gates = _gates(warehouse)
+    damaged: dict[str, str] = {}
+    answer = partial(_answer, warehouse, damaged)
+    runs = _runs(answer)
+    gates = _gates(answer)
     fresh = {entry.table: entry for entry in (freshness(warehouse) if behind is None else behind)}
     tables = tuple(
         Table(
@@ -238,18 +244,27 @@ def gather(
             description=contract_of(stage.table).description,
             runs=tuple(runs[stage.table]),
             gate=tuple(gates[stage.table]),
-            quarantine=_broken(warehouse, stage, stage.quarantine),
-            held=_broken(warehouse, stage, held.table if (held := contract_of_held(stage)) else None),
+            quarantine=_broken(warehouse, answer, stage, stage.quarantine),
+            held=_broken(warehouse, answer, stage, held.table if (held := contract_of_held(stage)) else None),
             freshness=fresh[stage.table],
             rules=tuple((rule.code, rule.meaning) for rule in contract_of(stage.table).rules),
         )
         for stage in CATALOG
     )
-    gaps = _log_gaps(warehouse)
+    gaps = _log_gaps(answer)
     feeds = feeds_of(warehouse, now) if feeds is None else feeds
     made_at = now or moments.now()
+    if quarantines := [table for name, table in damaged.items() if name.startswith("quarantine.")]:
+        damaged["quarantine"] = quarantines[0]
     return Pipeline(
-        warehouse.cluster, warehouse.root, made_at, tables, gaps, uncommitted(warehouse.settings), tuple(feeds)
+        warehouse.cluster,
+        warehouse.root,
+        made_at,
+        tables,
+        gaps,
+        uncommitted(warehouse.settings),
+        tuple(feeds),
+        damaged,
     )
 
 
@@ -292,7 +307,7 @@ def _in_words(run: Run) -> str:
     return sentence if run.written is None else f"{sentence}, written {run.written:,}"
 
 
-def _runs(warehouse: Warehouse) -> dict[str, list[Run]]:
+def _runs(answer: Answer) -> dict[str, list[Run]]:
     """Return each table's last runs, in order of time."""
     runs: dict[str, list[Run]] = defaultdict(list)
     last = f"""
@@ -301,15 +316,15 @@ def _runs(warehouse: Warehouse) -> dict[str, list[Run]]:
         WHERE place <= {MOST_RUNS_SHOWN}
         ORDER BY started_at
     """
-    names = [field.name for field in fields(Run)]
-    for row in _answer(warehouse, STAGE_RUNS.table, last, or_null=True) or ():
+    names = [column.name for column in fields(Run)]
+    for row in answer(STAGE_RUNS.table, last, or_null=True) or ():
         # A warehouse of an earlier version lacks columns until the next run reports.
-        known = {name: row.get(name) for name in names}
+        known: dict[str, Any] = {name: row.get(name) for name in names}
         runs[row["table"]].append(Run(**known | {"held": known["held"] or 0}))
     return runs
 
 
-def _gates(warehouse: Warehouse) -> dict[str, list[Outcome]]:
+def _gates(answer: Answer) -> dict[str, list[Outcome]]:
     """Return the results of each table's last gate, with the meanings of today's contract."""
     gates: dict[str, list[Outcome]] = defaultdict(list)
     last = """
@@ -318,7 +333,7 @@ def _gates(warehouse: Warehouse) -> dict[str, list[Outcome]]:
         WHERE examined_at = last_examined_at
         ORDER BY expectation
     """
-    for row in _answer(warehouse, EXPECTATION_RESULTS.table, last, or_null=True) or ():
+    for row in answer(EXPECTATION_RESULTS.table, last, or_null=True) or ():
         rules = {rule.code: rule for rule in contract_of(row["table"]).rules}
         rule = rules.get(row["expectation"])
         gates[row["table"]].append(
@@ -344,20 +359,20 @@ def _gates(warehouse: Warehouse) -> dict[str, list[Outcome]]:
     return gates
 
 
-def _log_gaps(warehouse: Warehouse) -> tuple[LogGap, ...]:
+def _log_gaps(answer: Answer) -> tuple[LogGap, ...]:
     """Return the offsets of topics that were gone before they were read, the last found first."""
     ordered = "SELECT * FROM rows ORDER BY found_at DESC, topic, partition, from_offset"
-    names = [field.name for field in fields(LogGap)]
-    gaps = _answer(warehouse, GAPS.table, ordered) or ()
+    names = [column.name for column in fields(LogGap)]
+    gaps = answer(GAPS.table, ordered) or ()
     return tuple(LogGap(**{name: row[name] for name in names}) for row in gaps)
 
 
-def _broken(warehouse: Warehouse, stage: Stage, table: str | None) -> Quarantine | None:
+def _broken(warehouse: Warehouse, answer: Answer, stage: Stage, table: str | None) -> Quarantine | None:
     """Return how many rows a table of quarantined or held rows has, by rule; None if it does not exist."""
     if not table:
         return None
     counted = "SELECT violations, count(*) AS row_count FROM rows GROUP BY violations"
-    groups = _answer(warehouse, table, counted)
+    groups = answer(table, counted)
     if groups is None:
         return None
     counts: Counter[str] = Counter()
@@ -375,14 +390,17 @@ def _broken(warehouse: Warehouse, stage: Stage, table: str | None) -> Quarantine
     return Quarantine(sum(row["row_count"] for row in groups), violations, *reasons)
 
 
-def _answer(warehouse: Warehouse, table: str, text: str, or_null: bool = False) -> list[dict[str, Any]] | None:
-    """Return what a query answers on the cluster's rows of a table; None if the table does not exist.
+def _answer(
+    warehouse: Warehouse, damaged: dict[str, str], table: str, text: str, or_null: bool = False
+) -> list[dict[str, Any]] | None:
+    """Return what a query answers on the cluster's rows of a table; None if the table is not there, or is damaged.
 
     With ``or_null`` it also sees rows about several clusters at once.
     """
     if not warehouse.exists(table):
         return None
-    return jvmless.query(warehouse, table, text, {"cluster": warehouse.cluster}, or_null=or_null)
+    equal = {"cluster": warehouse.cluster}
+    return guarded(damaged, table, lambda: jvmless.query(warehouse, table, text, equal, or_null=or_null), None)
 
 
 def unread_of(fresh: Freshness) -> str:

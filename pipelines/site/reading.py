@@ -38,7 +38,6 @@ from pipelines.commands.incidents import (
     diff_of,
     quoted,
 )
-from pipelines.errors import unopened
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
 from pipelines.incidents.signature import FINGERPRINT
@@ -70,6 +69,7 @@ from pipelines.site.content import (
     Suspect,
     Timeline,
 )
+from pipelines.site.damage import guarded
 from pipelines.site.findings import sentence
 from pipelines.site.places import DeadLetters, dead_letters
 from pipelines.site.quality import Feed, Pipeline
@@ -107,6 +107,7 @@ def gather(
     feeds = quality.feeds_of(warehouse, now) if feeds is None else feeds
     pipeline = quality.gather(warehouse, behind, feeds, now)
     tables = _Tables(warehouse)
+    tables.unreadable |= pipeline.unreadable
     nothing: list[dict[str, Any]] = []
     known = tables.guarded(INCIDENTS, lambda: Incidents(warehouse, now), None)
     pairs = [(feed.newest, feed.silence) for feed in feeds if feed.newest.used]
@@ -194,13 +195,8 @@ class _Tables:
 
     def guarded(self, table: str, read: Callable[[], T], otherwise: T, must_exist: bool = True) -> T:
         """Return what is read of a table, or something else if that fails: a damaged table must not end the page."""
-        try:
-            return read() if not must_exist or self.warehouse.exists(table) else otherwise
-        except (
-            Exception
-        ) as error:  # the reader's libraries raise any; `afterlog doctor` says what is wrong with a table
-            self.unreadable[table] = unopened(error) or table
-            return otherwise
+        is_absent = must_exist and not self.warehouse.exists(table)
+        return otherwise if is_absent else guarded(self.unreadable, table, read, otherwise)
 
 
 # ---------------------------------------------------------------------------------------------------- the first lines
@@ -695,12 +691,13 @@ def _delivery(warehouse: Warehouse, tables: _Tables) -> Delivery:
         )
     )
     no_outcomes: dict[str, Counter[str]] = {}
+    no_losses: tuple[Lost, ...] = ()
     outcomes = tables.guarded(LEDGER, lambda: _outcomes(warehouse), no_outcomes)
     names = tuple(name for name in OUTCOMES if any(counts[name] for counts in outcomes.values()))
     return Delivery(
         total,
         tuple(topics),
-        _lost(warehouse, everything["lost"]),
+        tables.guarded(LEDGER, lambda: _lost(warehouse, everything["lost"]), no_losses),
         tuple(broken),
         len(rows) - len(broken),
         tuple((topic, shown(counts, topic in logged)) for topic, counts in sorted(outcomes.items())),

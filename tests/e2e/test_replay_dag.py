@@ -139,6 +139,7 @@ def test_a_person_approves_and_each_record_goes_back_once(
     assert len(kafka.read(TOPIC)) == len(kafka.read(TOPIC, expected=10))
 
 
+@pytest.mark.thorough
 def test_nothing_goes_back_that_a_person_rejects(airflow: Airflow, settings: Settings, kafka: KafkaAdmin) -> None:
     before = kafka.read(TOPIC)
     plan = planned(settings, "original_offset >= 4")

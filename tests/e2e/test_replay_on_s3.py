@@ -64,6 +64,7 @@ def lakehouse(
         yield Lakehouse(uri, dict(os.environ))
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_killed_and_the_next_one_replay_each_once(lakehouse: Lakehouse, kafka: KafkaAdmin) -> None:
     allowed = ("--allow", "other_record_possible")
     code, said = lakehouse.said("replay", "plan", "--where", "true", "--to", TARGET, "--format", "json", *allowed)

@@ -29,6 +29,8 @@ from pipelines.run.runner import contracts
 from pipelines.settings import ROOT, load
 from tests.testing import s3
 
+pytestmark = pytest.mark.thorough
+
 BUCKET = "lakehouse"
 LEASE_SECONDS = 4
 WRITERS, KILLS = 4, 3

@@ -107,6 +107,7 @@ def test_one_run_reads_two_clusters_and_one_while_the_other_is_away(
     assert (fresh["eu"].unread_offsets, fresh["us"].unread_offsets) == (0, None)
 
 
+@pytest.mark.thorough
 def test_a_dag_run_fills_the_tables_of_a_cluster_while_another_is_away_and_names_that_one(
     empty_warehouse: Path, tmp_path: Path, command: str
 ) -> None:
@@ -142,6 +143,7 @@ def test_a_dag_run_fills_the_tables_of_a_cluster_while_another_is_away_and_names
         assert "Cluster eu" not in why
 
 
+@pytest.mark.thorough
 def test_each_cluster_gets_its_own_records_back_and_once(
     spark: SparkSession, empty_warehouse: Path, broker: Broker, second: Broker, tmp_path: Path
 ) -> None:

@@ -429,6 +429,7 @@ def test_topics_of_the_same_name_in_two_clusters_are_judged_apart(
     assert known.held.keys() == {"dlq.a"}
 
 
+@pytest.mark.thorough
 def test_rows_of_two_clusters_that_are_held_together_part(
     spark: SparkSession, both_held: Settings, tmp_path: Path
 ) -> None:
@@ -449,6 +450,7 @@ def test_rows_of_two_clusters_that_are_held_together_part(
     assert {row["cluster"] for row in rows(spark, settings, HELD)} == {"default"}
 
 
+@pytest.mark.thorough
 def test_held_rows_that_settings_read_otherwise_say_what_they_break_now(
     spark: SparkSession, settings: Settings
 ) -> None:

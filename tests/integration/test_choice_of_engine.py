@@ -85,6 +85,7 @@ def both(
     return by_both(spark, empty_warehouse, tmp_path_factory.mktemp("both"), few)
 
 
+@pytest.mark.thorough
 def test_every_table_is_the_same_by_either_engine(both: tuple[Engines, list[Settings]]) -> None:
     check(*both)
     assert {one.table for one in CATALOG if isinstance(one, Derive)} <= both[0]["auto"].keys()

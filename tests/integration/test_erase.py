@@ -371,7 +371,13 @@ def test_plans_and_answers_say_that_a_record_was_erased(settings: Settings) -> N
     assert "erased" in trace.answer(warehouse, "orders:0:12").result
 
 
-@pytest.mark.parametrize("step", [None, "silver.dlq_records is ready", "bronze.dlq_records is committed"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        *(pytest.param(step, marks=pytest.mark.thorough) for step in (None, "silver.dlq_records is ready")),
+        "bronze.dlq_records is committed",
+    ],
+)
 def test_it_is_gone_from_an_object_store(
     gone_through: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str | None
 ) -> None:

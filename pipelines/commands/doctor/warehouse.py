@@ -146,35 +146,43 @@ def check_tables(warehouse: Warehouse) -> Iterator[Check]:
         yield Check("tables", "warning", f"{', '.join(missing)} missing.", "`afterlog run` creates them, empty.")
     else:
         yield Check("tables", "ok", f"All {len(names)} are there; of data files only sizes are compared.")
+    damaged: set[str] = set()
     for name in names:
-        if name in missing:
-            continue
-        if fault := delta_log.fault(warehouse.store, warehouse.place(name)):
-            yield Check(name, "error", fault.finding, fault.remedy)
-            continue
-        try:
-            if damaged := warehouse.damaged_files(name):
-                yield _data_files(warehouse.location(name), name, damaged)
-        except UsageError as error:
-            yield Check(name, "error", str(error))
-        except EnvironmentLacking:
-            fault = delta_log.fault(warehouse.store, warehouse.place(name), refused=True)
-            if fault and warehouse.missing_commit(name) is None:
-                yield Check(name, "error", fault.finding, fault.remedy)
-        except Exception as error:  # a reader's error of any kind; a missing commit is reported below
-            if warehouse.missing_commit(name) is None:
-                remedy = "Restore its log from a backup, or move the table away: `afterlog run` then fills it again."
-                yield Check(name, "error", f"Its log cannot be read ({type(error).__name__}).", remedy)
-        if (gap := warehouse.missing_commit(name)) is not None:
-            directory = warehouse.location(name)
-            yield Check(
-                name,
-                "error",
-                f"Commit {gap} is missing in {directory}/_delta_log: the table cannot be read.",
-                f"Restore it, or move {directory} away: `afterlog run` then fills it again from its input.",
-            )
+        for check in () if name in missing else _faults(warehouse, name):
+            damaged.add(name)
+            yield check
     for stage in CATALOG:
-        yield from _check_progress(warehouse, stage)
+        for check in _check_progress(warehouse, stage):
+            if stage.table not in damaged or check.state != "ok":
+                yield check
+
+
+def _faults(warehouse: Warehouse, name: str) -> Iterator[Check]:
+    """Say why a table cannot be read, or which of its data files are missing or damaged; nothing if it is whole."""
+    if fault := delta_log.fault(warehouse.store, warehouse.place(name)):
+        yield Check(name, "error", fault.finding, fault.remedy)
+        return
+    try:
+        if damaged := warehouse.damaged_files(name):
+            yield _data_files(warehouse.location(name), name, damaged)
+    except UsageError as error:
+        yield Check(name, "error", str(error))
+    except EnvironmentLacking:
+        fault = delta_log.fault(warehouse.store, warehouse.place(name), refused=True)
+        if fault and warehouse.missing_commit(name) is None:
+            yield Check(name, "error", fault.finding, fault.remedy)
+    except Exception as error:  # a reader's error of any kind; a missing commit is reported below
+        if warehouse.missing_commit(name) is None:
+            remedy = "Restore its log from a backup, or move the table away: `afterlog run` then fills it again."
+            yield Check(name, "error", f"Its log cannot be read ({type(error).__name__}).", remedy)
+    if (gap := warehouse.missing_commit(name)) is not None:
+        directory = warehouse.location(name)
+        yield Check(
+            name,
+            "error",
+            f"Commit {gap} is missing in {directory}/_delta_log: the table cannot be read.",
+            f"Restore it, or move {directory} away: `afterlog run` then fills it again from its input.",
+        )
 
 
 def _data_files(directory: str, name: str, damaged: Sequence[str]) -> Check:

@@ -345,6 +345,13 @@ def test_settings_that_would_lose_dead_letters_are_a_warning(
 
 def test_a_damaged_table_does_not_end_the_examination(settings: Settings, afterlog: Command) -> None:
     dead_letters(settings, HOUR)
+    table_id, version = Warehouse(settings).state("bronze.dlq_records")
+    whole = Progress(target_id=table_id, target_version=version, directory=str(settings.landing_of("dlq")))
+    progress.save(Warehouse(settings), "bronze.dlq_records", whole)
+    assert [check.state for check in doctor.diagnose(settings) if check.name == "bronze.dlq_records"] == ["ok"]
+    logs = sorted((Path(settings.warehouse) / "bronze" / "dlq_records" / "_delta_log").glob("*.json"))
+    logs[-1].write_text("{")
+    assert [check.state for check in doctor.diagnose(settings) if check.name == "bronze.dlq_records"] == ["error"]
     for log in (Path(settings.warehouse) / "bronze" / "dlq_records" / "_delta_log").glob("*.json"):
         log.write_text("{")
     code, found = checks(afterlog)

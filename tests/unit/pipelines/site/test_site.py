@@ -205,6 +205,35 @@ def test_what_a_damaged_table_would_tell_is_unknown_and_the_rest_is_told(
     assert ("findings unknown" in words) is (table == "gold.trust_findings")
 
 
+def test_each_table_whose_damage_changes_what_is_told_is_named_on_each_page(settings: Settings) -> None:
+    sites.filled(settings)
+    plain = {"unreadable", "light", "fronts", "made_at"}
+    whole = {name: part for name, part in told(settings).as_json().items() if name not in plain}
+    tables = [log.parent for log in Path(settings.warehouse).glob("*/*/_delta_log")]
+    assert len(tables) > 10
+    for table in tables:
+        name = f"{table.parent.name}.{table.name}"
+        shutil.copytree(table, table.parent.with_name(f"kept-{name}"))
+        for commit in (table / "_delta_log").glob("*.json"):
+            commit.write_text("{")
+        found = told(settings)
+        parts = {part: value for part, value in found.as_json().items() if part not in plain}
+        parts["pipeline"] = whole["pipeline"] if parts["pipeline"]["unreadable"] == {} else parts["pipeline"]
+        named = name in found.unreadable.values()
+        assert named or parts == whole, name
+        if named:
+            assert found.light.colour == "red"
+            assert any(reason.startswith(f"{name} cannot be read") for reason in found.light.reasons)
+            fronts = ("index.html", "team-")
+            others = [
+                page for page in pages.pages(found) if page.path.endswith(".html") and page.path != "quality.html"
+            ]
+            for page in others:
+                assert page.path.startswith(fronts) or f"{name} cannot be read" in page.text(), page.path
+        shutil.rmtree(table)
+        table.parent.with_name(f"kept-{name}").rename(table)
+
+
 def test_a_table_that_was_damaged_for_a_while_is_no_news(settings: Settings) -> None:
     sites.filled(settings)
     directory = settings.reports()
