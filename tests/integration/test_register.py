@@ -265,6 +265,7 @@ def registering(filled: Path, metastore: Path) -> Iterator[Ask]:
         assert process.wait(timeout=60) == 0
 
 
+@pytest.mark.thorough
 def test_a_metastore_knows_the_tables_and_any_session_reads_them_by_name(filled: Path, tmp_path: Path) -> None:
     metastore = tmp_path / "metastore"
     with registering(filled, metastore) as register:
