@@ -29,7 +29,8 @@ from local.broker import Broker
 from local.live import Happened
 from local.week import END, files, week
 from pipelines.catalog import LAYERS, stages
-from pipelines.commands import incidents
+from pipelines.commands.incidents import listing, story
+from pipelines.commands.incidents.reading import Incidents
 from pipelines.errors import AfterlogError, ContractBroken, EnvironmentLacking, UsageError
 from pipelines.installation import COMMAND
 from pipelines.jvm import class_data_archive, jars, java
@@ -319,7 +320,7 @@ def _is_filled(settings: Settings) -> bool:
 def _close_the_captures(settings: Settings, ends: datetime) -> None:
     """Resolve what the captures' brokers were made to do, as a person does after a test: the week is what is told."""
     tables = Warehouse(settings)
-    for incident in incidents.Incidents(tables, datetime.now(UTC)).known:
+    for incident in Incidents(tables, datetime.now(UTC)).known:
         if incident.state.is_open and incident.row["last_at"] < ends - timedelta(days=7):
             actions.act(tables, incident.row["incident_id"], actions.RESOLVE, note="From a test of the brokers.")
 
@@ -474,13 +475,13 @@ def _show_the_page(light: Light, console: Console) -> None:
 def _show_an_incident(settings: Settings, console: Console) -> None:
     """Show all that is known of the most urgent incident."""
     tables = Warehouse(settings)
-    listed = incidents.listed(tables, "json").result.splitlines()
+    listed = listing.listed(tables, "json").result.splitlines()
     if not listed:
         return
     opened = counted(len(listed), "incident")
     console.print(f"\n[bold]The most urgent of {opened}[/bold]")
-    story = incidents.one(tables, json.loads(listed[0])["incident_id"]).result
-    console.print(story, markup=False, highlight=False, soft_wrap=True)
+    told = story.one(tables, json.loads(listed[0])["incident_id"]).result
+    console.print(told, markup=False, highlight=False, soft_wrap=True)
 
 
 class _Stopped(BaseException):

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pipelines.commands import incidents
+from pipelines.commands.incidents import listing
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.settings import ROOT, load
 from pipelines.site import addresses
@@ -59,7 +59,7 @@ def main() -> int:
     try:
         settings = load()
         take(settings.reports() / addresses.FRONT, PICTURES / "front.png")
-        listed = incidents.listed(Warehouse(settings), "json").result.splitlines()
+        listed = listing.listed(Warehouse(settings), "json").result.splitlines()
         if listed:
             page = settings.reports() / addresses.incident(json.loads(listed[0])["incident_id"])
             take(page, PICTURES / "incident.png")

@@ -12,7 +12,8 @@ from expectations.owners import owner_of
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.commands.findings import findings_of, key_of, told_of
-from pipelines.commands.incidents import INCIDENTS, Incident, Incidents
+from pipelines.commands.incidents.incident import Incident
+from pipelines.commands.incidents.reading import INCIDENTS, Incidents
 from pipelines.incidents import ids
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED

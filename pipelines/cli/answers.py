@@ -49,12 +49,12 @@ def top(
     cluster: ClusterOption = None,
 ) -> None:
     """Tell whether anything is wrong: open incidents, findings, and how old the data is."""
-    from pipelines.commands import incidents as stories
+    from pipelines.commands.incidents import front
 
     with readable_warehouse(settings_under(warehouse, landing, cluster, lands=True, team=team)) as tables:
         while True:
             with tables.store.pinned():
-                answers = clusters.of_each(tables, format, lambda own: stories.top(own, format, at, team))
+                answers = clusters.of_each(tables, format, lambda own: front.top(own, format, at, team))
             if watch is not None and sys.stdout.isatty():
                 print("\x1b[2J\x1b[H", end="")
             print("\n".join(answer.result for answer in answers), flush=True)
@@ -82,14 +82,14 @@ def incidents(
     cluster: ClusterOption = None,
 ) -> None:
     """List incidents, the most urgent first."""
-    from pipelines.commands import incidents as stories
+    from pipelines.commands.incidents import listing
 
     with readable_warehouse(settings_under(warehouse, landing, cluster, team=team)) as tables:
         show_answers(
             clusters.of_each(
                 tables,
                 text_or_json(format),
-                lambda own: stories.listed(
+                lambda own: listing.listed(
                     own, format, only_open=open, since=since, group=group, topic=topic, team=team, at=at
                 ),
             )
@@ -120,20 +120,20 @@ def incident(
     cluster: ClusterOption = None,
 ) -> None:
     """Tell all about an incident: why, where, suspects, what it touches, and what to type next."""
-    from pipelines.commands import incidents as stories
+    from pipelines.commands.incidents import acting, reading, story
 
     with readable_warehouse(settings_under(warehouse, landing, cluster, team=team)) as every:
         tables = clusters.that_knows(
-            every, f"Incident {wanted}", lambda own: stories.Incidents(own, stories.now_of(at)).of(wanted)
+            every, f"Incident {wanted}", lambda own: reading.Incidents(own, reading.now_of(at)).of(wanted)
         )
         if mute_until is not None or resolve or note is not None:
             if at is not None or format != "text":
                 raise UsageError("--mute-until, --resolve and --note act now and print text: omit --at and --format.")
-            answer = stories.acted(tables, wanted, mute_until, resolve, note, team)
+            answer = acting.acted(tables, wanted, mute_until, resolve, note, team)
         else:
             from pipelines.replay import eligibility
 
-            answer = stories.one(tables, wanted, format, at, lambda id: eligibility.of_incident(tables, id), team)
+            answer = story.one(tables, wanted, format, at, lambda id: eligibility.of_incident(tables, id), team)
         show_answers([answer])
 
 

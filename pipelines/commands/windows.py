@@ -12,7 +12,7 @@ from typing import Any
 
 from expectations.owners import owner_sql
 from pipelines.commands import query
-from pipelines.commands.incidents import HOUR, RECORDS, SUMMARY
+from pipelines.commands.incidents.reading import HOUR, RECORDS, SUMMARY
 from pipelines.engines.duckdb import sessions
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse

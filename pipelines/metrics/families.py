@@ -15,7 +15,8 @@ from expectations.owners import owner_of
 from pipelines import moments
 from pipelines.commands import odd_times
 from pipelines.commands.findings import findings_of, logged_topics
-from pipelines.commands.incidents import INCIDENTS, Incident, Incidents
+from pipelines.commands.incidents.incident import Incident
+from pipelines.commands.incidents.reading import INCIDENTS, Incidents
 from pipelines.incidents.severity import LEVELS
 from pipelines.site import quality
 from pipelines.teams import Teams

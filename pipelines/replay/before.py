@@ -12,7 +12,8 @@ from expectations.owners import committing_group, owner_of
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines import moments
-from pipelines.commands.incidents import INCIDENTS, Incident, Incidents
+from pipelines.commands.incidents.incident import Incident
+from pipelines.commands.incidents.reading import INCIDENTS, Incidents
 from pipelines.commands.readers import Readers, readers_of
 from pipelines.errors import UsageError
 from pipelines.replay.planning import Draft

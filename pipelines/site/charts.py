@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from expectations.owners import named
 from expectations.rules import counted
-from pipelines.commands.incidents import DAY, HOUR
+from pipelines.commands.incidents.reading import DAY, HOUR
 from pipelines.site.content import Case, History, Series, Timeline
 
 WIDTH, HEIGHT = 1000.0, 100.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from pipelines.commands.incidents import DAY, HOUR
+from pipelines.commands.incidents.reading import DAY, HOUR
 from pipelines.incidents.blast import Blast
 from pipelines.site.examples import Quarantined
 from pipelines.site.quality import Pipeline

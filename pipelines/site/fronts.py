@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pipelines.commands.findings import of_team
-from pipelines.commands.incidents import Incident
+from pipelines.commands.incidents.incident import Incident
 from pipelines.site.content import Application, Case, Content, Light, News, Replayable, Row
 from pipelines.teams import Teams, is_of
 from pipelines.warehouse.tables import Warehouse

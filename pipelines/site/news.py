@@ -10,7 +10,7 @@ from typing import Any
 
 from expectations.text import visible
 from pipelines.commands.findings import FINDINGS, URGENT, key_of
-from pipelines.commands.incidents import INCIDENTS
+from pipelines.commands.incidents.reading import INCIDENTS
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED
 from pipelines.site.content import Case, Change, Content, News, Row

@@ -20,7 +20,9 @@ from expectations.rules import counted, plural
 from expectations.text import visible
 from expectations.verdict import share
 from pipelines.commands.findings import SILENT, URGENT
-from pipelines.commands.incidents import INCIDENTS, clock, quoted
+from pipelines.commands.incidents.front import clock
+from pipelines.commands.incidents.reading import INCIDENTS
+from pipelines.commands.incidents.story import quoted
 from pipelines.incidents.blast import Blast
 from pipelines.run.newest import lasting, moment
 from pipelines.settings.teams import NO_TEAM

@@ -10,7 +10,7 @@ from typing import Any
 
 from expectations.owners import owner_of, owner_sql
 from pipelines.commands import odd_times
-from pipelines.commands.incidents import DAY, HOUR, SUMMARY, WEEK
+from pipelines.commands.incidents.reading import DAY, HOUR, SUMMARY, WEEK
 from pipelines.site.content import SHOWN_DAYS, SHOWN_HOURS, Application, Case, Delivery, History, Place, Row
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse

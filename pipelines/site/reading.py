@@ -17,27 +17,24 @@ from expectations.owners import GROUP, OWNER, key_of, owner_of
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines import moments
-from pipelines.commands import incidents, windows
+from pipelines.commands import windows
 from pipelines.commands.findings import FINDINGS, LOGS, findings_of, logged_topics, urgent
-from pipelines.commands.incidents import (
+from pipelines.commands.incidents import story
+from pipelines.commands.incidents.front import front, newest_at
+from pipelines.commands.incidents.incident import Incident
+from pipelines.commands.incidents.reading import (
     DAY,
-    DEPLOYED,
     ERRORS,
     HOUR,
     INCIDENTS,
-    MOST_SAMPLES,
-    NODES,
     RECORDS,
-    REVISIONS,
     SUMMARY,
     SUSPECTS,
     WEEK,
-    Incident,
     Incidents,
-    Replays,
-    diff_of,
-    quoted,
+    minutes_of,
 )
+from pipelines.commands.incidents.story import DEPLOYED, MOST_SAMPLES, NODES, REVISIONS, Replays, diff_of, quoted
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
 from pipelines.incidents.signature import FINGERPRINT
@@ -136,13 +133,13 @@ def gather(
     used = [feed.newest for feed in feeds if feed.newest.used]
 
     def light(opened: Sequence[Incident], cases: Sequence[Case], findings: Sequence[Row], pipeline: Pipeline) -> Light:
-        def front(is_calm: bool) -> str:
+        def words(is_calm: bool) -> str:
             known_incidents = None if INCIDENTS in tables.unreadable else opened
             known_findings = None if FINDINGS in tables.unreadable else findings
-            return incidents.front(known_incidents, known_findings, used, now, is_calm)
+            return front(known_incidents, known_findings, used, now, is_calm)
 
-        judged = _light(front, cases, findings, pipeline, {*tables.unreadable.values()})
-        return replace(judged, newest_at=incidents.newest_at(used))
+        judged = _light(words, cases, findings, pipeline, {*tables.unreadable.values()})
+        return replace(judged, newest_at=newest_at(used))
 
     content = Content(
         warehouse.cluster,
@@ -344,7 +341,7 @@ def _cases(
     minutes = tables.guarded(ERRORS, lambda: _minutes(warehouse, known.known), no_minutes)
     known.learn_usual_rates(known.known)
     blasts = _Blasts(tables)
-    no_change = incidents.no_change(bool(tables[DEPLOYED]))
+    no_change = story.no_change(bool(tables[DEPLOYED]))
     show = payloads.shown(warehouse) if warehouse.settings.report.payloads else None
     asked = _planned(known, tables) if replays is not None else set()
 
@@ -384,7 +381,7 @@ def _minutes(warehouse: Warehouse, known: Sequence[Incident]) -> Mapping[str, Ma
     if not short:
         return {}
     counts: dict[str, Counter[int]] = defaultdict(Counter)
-    for fingerprint, errors in incidents.minutes_of(warehouse, {row["fingerprint"] for row in short}).items():
+    for fingerprint, errors in minutes_of(warehouse, {row["fingerprint"] for row in short}).items():
         for minute in (minute for error in errors for minute in error["minutes"] or ()):
             counts[fingerprint][minute["minute"]] += minute["record_count"]
     return {
@@ -486,8 +483,8 @@ def _case(
         chip(row),
         row["sentence"],
         incident.owner_on_topic,
-        tuple(incidents.about_the_state(incident, known)),
-        tuple(incidents.evidence(known, incident)),
+        tuple(story.about_the_state(incident, known)),
+        tuple(story.evidence(known, incident)),
         row["consumer_group"],
         owner_of(row),
         row["original_topic"],
@@ -506,7 +503,7 @@ def _case(
         row["exception_cause_class"],
         row["error_frame"],
         row["fingerprint"],
-        incidents.fingerprint_of(row),
+        story.fingerprint_of(row),
         incident.predecessor,
         row["record_count"] - row["without_payload_count"] - row["suspected_count"],
         row["without_payload_count"],

@@ -16,8 +16,8 @@ from typing import Any
 from expectations.replays import TABLES as REPLAYS
 from expectations.text import visible
 from pipelines import moments
-from pipelines.commands import incidents
-from pipelines.commands.incidents import LANDED
+from pipelines.commands.incidents import front
+from pipelines.commands.incidents.reading import LANDED
 from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.run.freshness import Freshness, freshness
 from pipelines.run.runner import contracts
@@ -95,7 +95,7 @@ def siblings_of(warehouse: Warehouse, own: Warehouse) -> Siblings:
     others = []
     for settings in warehouse.settings.of_every_cluster():
         if settings.cluster != own.cluster:
-            top = json.loads(incidents.top(Warehouse(settings, own.session), "json").result)
+            top = json.loads(front.top(Warehouse(settings, own.session), "json").result)
             site = f"{settings.site}/" if settings.site else ""
             others.append(Other(settings.cluster, f"{above}{site}{addresses.FRONT}", top["sentence"]))
     return Siblings(tuple(others), above)

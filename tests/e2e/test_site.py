@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from local import screenshots
-from pipelines.commands import incidents
+from pipelines.commands.incidents import acting
 from pipelines.settings import ROOT, Settings, load
 from pipelines.site import addresses, pages, reading, report
 from pipelines.warehouse.tables import Warehouse
@@ -251,9 +251,9 @@ def test_each_incident_is_open_or_resolved_in_the_table_of_all(
     Path(settings.landing).mkdir()
     old = NOW - timedelta(days=40)
     store(settings, "gold.dlq_incidents", *(incident(number) for number in range(4)), incident(4, last_at=old))
-    incidents.acted(Warehouse(settings), incident_id(0), mute_until="2999-01-01")
-    incidents.acted(Warehouse(settings), incident_id(4), mute_until="2999-01-01")
-    incidents.acted(Warehouse(settings), incident_id(1), resolve=True)
+    acting.acted(Warehouse(settings), incident_id(0), mute_until="2999-01-01")
+    acting.acted(Warehouse(settings), incident_id(4), mute_until="2999-01-01")
+    acting.acted(Warehouse(settings), incident_id(1), resolve=True)
     told = reading.gather(Warehouse(settings), now=datetime.now(UTC))
     (tmp_path / "site" / "assets").mkdir(parents=True)
     for page in pages.pages(told):

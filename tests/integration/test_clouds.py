@@ -12,7 +12,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.commands import incidents, show, trace
+from pipelines.commands import show, trace
+from pipelines.commands.incidents import listing
 from pipelines.errors import EnvironmentLacking, WriterBusy
 from pipelines.jvm import jars
 from pipelines.settings import Lock as LockSettings
@@ -158,8 +159,8 @@ def test_answers_are_those_of_a_directory(place: str, settings: Settings) -> Non
     at = "2099-01-01T00:00:00Z"
     assert show.answer(there, "dlq.orders:0:1") == show.answer(here, "dlq.orders:0:1")
     assert trace.answer(there, "orders:0:7") == trace.answer(here, "orders:0:7")
-    listed = incidents.listed(there, "json", at=at)
-    assert listed == incidents.listed(here, "json", at=at)
+    listed = listing.listed(there, "json", at=at)
+    assert listed == listing.listed(here, "json", at=at)
     assert listed.result.strip()
 
 

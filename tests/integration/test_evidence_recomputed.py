@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.commands import incidents
+from pipelines.commands.incidents import story
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import run_needed, warehouse_of
@@ -539,7 +539,7 @@ def suspected_group(truth: Truth, row: Mapping[str, Any], found: Mapping[str, st
     assert any(key[2] == truth.topic and one.at < first for key, of in truth.silver.letters.items() for one in of)
 
 
-@sentence(re.escape(incidents.no_change(knows_deployments=False)))
+@sentence(re.escape(story.no_change(knows_deployments=False)))
 def no_change(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     """Check that the owner is not new on the topic: no other change lands here."""
     hour, begin = 3600 * SECOND, truth.letters[0].at
@@ -609,10 +609,10 @@ def test_each_sentence_is_true(
     SEEN.clear()
     assert {_of_row(row) for row in rows} == truths.keys()
     at = max(datetime.now(UTC), *(row["last_at"] for row in rows)) + timedelta(hours=1)
-    monkeypatch.setattr(incidents, "now_of", lambda _: at)  # times in the future are refused
+    monkeypatch.setattr(story, "now_of", lambda _: at)  # times in the future are refused
     for row in rows:
         truth = truths[_of_row(row)]
-        text = incidents.one(Warehouse(settings), row["incident_id"]).result.splitlines()
+        text = story.one(Warehouse(settings), row["incident_id"]).result.splitlines()
         begin, end = text.index("Evidence"), text.index("Error")
         head = subject(truth)
         assert text[1] == f"  {row['sentence']}"

@@ -18,7 +18,8 @@ from expectations.contract import contract_of, later_columns
 from expectations.owners import OWNER
 from pipelines.alerts import news, outbox
 from pipelines.catalog import stages
-from pipelines.commands import ask, incidents, show, trace
+from pipelines.commands import ask, show, trace
+from pipelines.commands.incidents import front, listing, story
 from pipelines.incidents.episodes import VERSION
 from pipelines.metrics import families
 from pipelines.replay import outcomes, rules, store
@@ -79,19 +80,19 @@ def connectors(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pyt
 
 def test_two_connectors_that_fail_on_one_topic_are_two_incidents(connectors: Settings) -> None:
     warehouse = Warehouse(connectors)
-    told = incidents.listed(warehouse, "json", at=NOW.isoformat()).result.splitlines()
+    told = listing.listed(warehouse, "json", at=NOW.isoformat()).result.splitlines()
     found = {row["owner"]: row for row in map(json.loads, told)}
     assert {owner: row["record_count"] for owner, row in found.items()} == {JDBC: 6, ELASTIC: 6}
     assert found[JDBC]["sentence"].startswith("Connector people-jdbc could not process 6 records of crm.people")
-    only = incidents.listed(warehouse, "json", group=JDBC, at=NOW.isoformat()).result
+    only = listing.listed(warehouse, "json", group=JDBC, at=NOW.isoformat()).result
     assert [row["incident_id"] for row in map(json.loads, only.splitlines())] == [found[JDBC]["incident_id"]]
 
-    top = incidents.top(warehouse, at=NOW.isoformat()).result
+    top = front.top(warehouse, at=NOW.isoformat()).result
     assert f"{JDBC} on crm.people" in top
     assert f"{ELASTIC} on crm.people" in top
     assert "no group" not in top
     for owner, row in found.items():
-        one = json.loads(incidents.one(warehouse, row["incident_id"], "json", at=NOW.isoformat()).result)
+        one = json.loads(story.one(warehouse, row["incident_id"], "json", at=NOW.isoformat()).result)
         assert {sample["dlq_topic"] for sample in one["samples"]} == {f"dlq.{owner.removeprefix('connector ')}"}
         assert not [suspect for suspect in one["suspects"] if suspect["kind"] == "new_group"]
 
@@ -303,9 +304,9 @@ def test_an_old_warehouse_answers_before_its_next_run(
         "gold.dlq_incidents",
         *(incident(n, consumer_group=who, last_at=at) for n, who in ((1, "g"), (2, None))),
     )
-    listed = incidents.listed(warehouse, "json", at=NOW.isoformat()).result.splitlines()
+    listed = listing.listed(warehouse, "json", at=NOW.isoformat()).result.splitlines()
     assert {json.loads(one)["owner"] for one in listed} == {"g", None}
-    text = incidents.top(warehouse, at=NOW.isoformat()).result
+    text = front.top(warehouse, at=NOW.isoformat()).result
     assert "g on orders" in text
     assert "no group on orders" in text
     rows = ask.rows_without_jvm(warehouse, ask.find("top_groups").text, {"now": NOW})

@@ -12,8 +12,9 @@ import pytest
 
 from pipelines.catalog import stages
 from pipelines.commands import ask as questions
-from pipelines.commands import incidents, query
+from pipelines.commands import query
 from pipelines.commands.generate import generate
+from pipelines.commands.incidents import reading
 from pipelines.run import runner
 from pipelines.settings import LANDING_DIRECTORIES, ROOT, Settings, load
 from pipelines.warehouse.tables import Warehouse
@@ -180,8 +181,7 @@ def test_what_is_new_in_the_last_hour(generated: Landed, ask: Ask) -> None:
     assert new["first_at"].isoformat() >= incident["from"][:19]
     assert new["record_count"] == incident["records"]
     told = {
-        one.row["incident_id"]: one
-        for one in incidents.Incidents(Warehouse(generated.settings), datetime.now(UTC)).known
+        one.row["incident_id"]: one for one in reading.Incidents(Warehouse(generated.settings), datetime.now(UTC)).known
     }
     assert [one["dlq_topic"] for one in told[new["incident_id"]].row["dlq_topics"]] == [incident["dlq_topic"]]
 
@@ -211,7 +211,7 @@ def test_a_question_tells_the_verdicts_of_the_incidents(generated: Landed, ask: 
     for now in (one[end] for one in generated.truth["incidents"] for end in ("from", "to")):
         at = datetime.fromisoformat(now)
         rows = {row["incident_id"]: row for row in ask(generated, "poison_pill_or_systemic", now)}
-        told = {one.row["incident_id"]: one for one in incidents.Incidents(tables, at).known}
+        told = {one.row["incident_id"]: one for one in reading.Incidents(tables, at).known}
         recent = {name for name, one in told.items() if (one.known or one.row)["last_at"] > at - timedelta(days=1)}
         assert rows.keys() == recent
         for name, row in rows.items():

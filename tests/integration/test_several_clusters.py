@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from pipelines import cli
 from pipelines.catalog import stages
-from pipelines.commands import clusters, doctor, incidents
+from pipelines.commands import clusters, doctor
+from pipelines.commands.incidents import reading
 from pipelines.errors import ClustersLeft, UsageError
 from pipelines.metrics.families import of_several
 from pipelines.run import freshness, runner
@@ -89,7 +90,7 @@ def test_one_run_lands_all_clusters_and_mixes_none(
     for name in ("eu", "us"):
         wanted = found[name][0]["incident_id"]
         its = clusters.that_knows(
-            whole, wanted, lambda own, id=wanted: incidents.Incidents(own, incidents.now_of(None)).of(id)
+            whole, wanted, lambda own, id=wanted: reading.Incidents(own, reading.now_of(None)).of(id)
         )
         assert its.cluster == name
 

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from expectations.contract import Column, Contract
 from pipelines.columns import slices
-from pipelines.commands import incidents, show, trace
+from pipelines.commands import show, trace
+from pipelines.commands.incidents import listing
 from pipelines.run import runner
 from pipelines.settings import ROOT, Settings
 from pipelines.warehouse.tables import Warehouse
@@ -115,7 +116,7 @@ for command in sys.argv[1:]:
     )
     traced, listed, rest = told.stdout.split(f"{ends}\n")
     assert traced.splitlines() == trace.answer(Warehouse(settings), "orders:0:7").result.splitlines()
-    assert listed.splitlines() == incidents.listed(Warehouse(settings), "json", at=at).result.splitlines()
+    assert listed.splitlines() == listing.listed(Warehouse(settings), "json", at=at).result.splitlines()
     assert (len(listed.splitlines()), rest) == (1, "")
     sessions = [said.splitlines().count("a session") for said in told.stderr.split(f"{ends}\n")]
     assert sessions == [1, 1, 0]

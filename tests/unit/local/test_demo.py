@@ -35,7 +35,7 @@ from local.demo import (
 )
 from local.kafka_client import Record
 from local.live import Happened
-from pipelines.commands import incidents
+from pipelines.commands.incidents import reading
 from pipelines.errors import ContractBroken, EnvironmentLacking, UsageError
 from pipelines.settings import Kafka, Settings, kafka_connections, load
 from pipelines.warehouse import jvmless
@@ -196,7 +196,7 @@ def test_all_that_lands_is_as_old_as_the_week_says_and_the_same_each_time(settin
 
 def test_incidents_of_the_captures_are_resolved_and_those_of_the_week_are_not(settings: Settings) -> None:
     def states() -> dict[str, str]:
-        known = incidents.Incidents(Warehouse(settings), datetime.now(UTC)).known
+        known = reading.Incidents(Warehouse(settings), datetime.now(UTC)).known
         return {one.row["incident_id"]: one.state.name for one in known}
 
     now = datetime.now(UTC)

@@ -12,7 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.alerts import news
-from pipelines.commands import ask, findings, incidents, query, show, trace
+from pipelines.commands import ask, findings, query, show, trace
+from pipelines.commands.incidents import front, listing, story
+from pipelines.commands.incidents.reading import Incidents
 from pipelines.metrics import families
 from pipelines.settings import Settings
 from pipelines.site import pages, reading
@@ -46,18 +48,18 @@ def odd(settings: Settings) -> Settings:
 
 def test_an_incident_of_records_without_a_time_says_when_they_were_read(odd: Settings) -> None:
     tables, name, at = Warehouse(odd), sites.incident_id(2), NOW.isoformat()
-    told = incidents.one(tables, name, at=at).result
+    told = story.one(tables, name, at=at).result
     since = "Since an unknown time, read since 2026-11-21 11:30:00 UTC (60 minutes ago), last read 2026-11-21 11:30:00"
     assert since in told
     assert "count at the moment when they were read" in told
     assert "It came back" not in told
     assert "an hour" not in told
     short = "since an unknown time, read since 2026-11-21 11:30:00 UTC, last read 60 minutes ago"
-    assert short in incidents.listed(tables, at=at).result
-    assert short in incidents.top(tables, at=at).result
+    assert short in listing.listed(tables, at=at).result
+    assert short in front.top(tables, at=at).result
     for said in (
-        json.loads(incidents.one(tables, name, "json", at).result),
-        next(one for one in json.loads(incidents.top(tables, "json", at).result)["incidents"] if one["severity"]),
+        json.loads(story.one(tables, name, "json", at).result),
+        next(one for one in json.loads(front.top(tables, "json", at).result)["incidents"] if one["severity"]),
     ):
         assert said["times_of_reading"] == ["first_at", "last_at"]
         assert (said["state"], said["records_an_hour"]) == ("NEW", None)
@@ -76,7 +78,7 @@ def test_alerts_and_pages_say_so_too(odd: Settings) -> None:
 
 
 def test_a_record_with_a_time_keeps_it(odd: Settings) -> None:
-    first, _ = incidents.Incidents(Warehouse(odd), NOW).known[::-1]
+    first, _ = Incidents(Warehouse(odd), NOW).known[::-1]
     assert (first.untimed, first.rate, first.began()) == (frozenset(), 2.0, "since 1970-01-01 00:00:00 UTC")
 
 
@@ -129,7 +131,7 @@ def asked(settings: Settings, question: str, now: datetime = NOW) -> list[dict[s
 
 def test_every_place_counts_the_same_dead_letters(skewed: Settings) -> None:
     tables = Warehouse(skewed)
-    known = incidents.Incidents(tables, NOW).known
+    known = Incidents(tables, NOW).known
     content = reading.gather(tables, now=NOW)
     (group,) = content.groups
     assert group.history is not None
@@ -156,7 +158,7 @@ def test_what_was_not_read_yet_is_not_counted_as_of_a_time_before(skewed: Settin
 def test_questions_about_the_day_tell_the_incidents_that_commands_tell(skewed: Settings, question: str) -> None:
     store(skewed, "gold.incident_suspects", {"cluster": "default", "incident_id": "none", "rank": 1})
     store(skewed, "gold.blast_radius", {"cluster": "default", "incident_id": "none", "place": 1})
-    listed = incidents.listed(Warehouse(skewed), "json", since="24h", at=NOW.isoformat()).result.splitlines()
+    listed = listing.listed(Warehouse(skewed), "json", since="24h", at=NOW.isoformat()).result.splitlines()
     names = {json.loads(line)["incident_id"] for line in listed}
     found = asked(skewed, question)
     assert {row["incident_id"] for row in found} == names == {sites.incident_id(2), sites.incident_id(3)}
@@ -167,13 +169,13 @@ def test_incidents_that_are_stamped_ahead_come_after_the_others(skewed: Settings
     tables, at = Warehouse(skewed), NOW.isoformat()
     store(skewed, "gold.dlq_incidents", sites.incident(4, severity="high", last_at=NOW - 20 * HOUR))
     ids = [sites.incident_id(number) for number in (2, 4, 1, 3)]  # one that goes on, two quiet ones, one ahead
-    assert [one.row["incident_id"] for one in incidents.Incidents(tables, NOW).known] == ids
+    assert [one.row["incident_id"] for one in Incidents(tables, NOW).known] == ids
     assert [one.incident_id for one in reading.gather(tables, now=NOW).open] == ids
-    text = incidents.top(tables, at=at).result
+    text = front.top(tables, at=at).result
     parts = ["Open incidents", ids[0], "Quiet", ids[1], ids[2], "stamped ahead of now", ids[3]]
     parts.append(f"Next: afterlog incident {ids[0]}")
     assert [text.index(one) for one in parts] == sorted(text.index(one) for one in parts)
-    assert "check the clock of orders-workers" in incidents.one(tables, ids[3], at=at).result
+    assert "check the clock of orders-workers" in story.one(tables, ids[3], at=at).result
 
 
 def test_what_finds_nothing_hints_at_lines_that_cannot_be_read(settings: Settings) -> None:
@@ -208,7 +210,7 @@ def test_one_old_record_tells_nothing_of_the_week_before(odd: Settings) -> None:
     tables, week = Warehouse(odd), timedelta(weeks=1)
 
     def told() -> tuple[int | None, float | None]:
-        known = incidents.Incidents(tables, NOW)
+        known = Incidents(tables, NOW)
         return reading.gather(tables, now=NOW).timeline.hour_before, known.usual_rate(known.of(sites.incident_id(4)))
 
     assert told() == (None, None)

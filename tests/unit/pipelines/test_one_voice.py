@@ -25,9 +25,10 @@ from expectations.gold import replay_plans
 from expectations.quality import EXPECTATION_RESULTS, STAGE_RUNS
 from expectations.text import visible
 from pipelines.alerts import news
-from pipelines.commands import ask, describe, incidents, windows
+from pipelines.commands import ask, describe, windows
 from pipelines.commands import rows as printed
 from pipelines.commands.findings import NOT_READ_ON, URGENT
+from pipelines.commands.incidents import front, listing, story
 from pipelines.incidents.severity import LEVELS
 from pipelines.metrics.families import families
 from pipelines.replay import actions as actions_of_replays
@@ -67,16 +68,16 @@ class World:
 
     @cached_property
     def top(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(incidents.top(self.tables, "json", NOW.isoformat()).result)
+        told: dict[str, Any] = json.loads(front.top(self.tables, "json", NOW.isoformat()).result)
         return told
 
     @cached_property
     def top_text(self) -> str:
-        return incidents.top(self.tables, at=NOW.isoformat()).result
+        return front.top(self.tables, at=NOW.isoformat()).result
 
     @cached_property
     def listed(self) -> list[dict[str, Any]]:
-        lines = incidents.listed(self.tables, "json", at=NOW.isoformat()).result.splitlines()
+        lines = listing.listed(self.tables, "json", at=NOW.isoformat()).result.splitlines()
         return [json.loads(one) for one in lines]
 
     @cached_property
@@ -96,7 +97,7 @@ class World:
 
     @cached_property
     def top_earlier(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(incidents.top(self.tables, "json", EARLIER.isoformat()).result)
+        told: dict[str, Any] = json.loads(front.top(self.tables, "json", EARLIER.isoformat()).result)
         return told
 
     def asked(self, question: str, now: datetime = NOW) -> list[dict[str, Any]]:
@@ -106,7 +107,7 @@ class World:
         return [json.loads(line) for line in out.getvalue().splitlines()]
 
     def one(self, name: str) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(incidents.one(self.tables, name, "json", NOW.isoformat()).result)
+        told: dict[str, Any] = json.loads(story.one(self.tables, name, "json", NOW.isoformat()).result)
         return told
 
     @property
@@ -377,7 +378,7 @@ FACTS: dict[str, dict[str, Fact]] = {
         "incident": lambda world: [
             line.partition("fingerprint ")[2].partition(" ")[2]
             for one in world.page.incidents
-            for line in incidents.one(world.tables, one.incident_id, at=NOW.isoformat()).result.splitlines()
+            for line in story.one(world.tables, one.incident_id, at=NOW.isoformat()).result.splitlines()
             if line.startswith("  fingerprint ")
         ],
         "page": lambda world: [one.fingerprint_of for one in world.page.incidents],

@@ -14,7 +14,9 @@ from typer.testing import CliRunner, Result
 
 from pipelines.alerts import listing, sender
 from pipelines.cli import app
-from pipelines.commands import ask, incidents, known
+from pipelines.commands import ask, known
+from pipelines.commands.incidents import front, story
+from pipelines.commands.incidents.listing import listed
 from pipelines.commands.of_team import unlimited
 from pipelines.commands.trace import Coordinate
 from pipelines.errors import UsageError
@@ -356,8 +358,8 @@ def test_hostile_names_of_teams_are_text_and_files_of_their_own(settings: Settin
             assert "<img" not in text, path
             assert "<b>{{" not in text, path
     for path in ("index.html", *fronts):
-        for front in fronts:
-            assert f'href="{front}"' in texts[path]
+        for path_of in fronts:
+            assert f'href="{path_of}"' in texts[path]
 
 
 def test_the_front_of_a_team_tells_only_what_is_its_own(settings: Settings) -> None:
@@ -426,7 +428,7 @@ def test_without_teams_nothing_tells_of_any(settings: Settings) -> None:
             assert not TEAM.search(page.text().lower()), page.path
     assert not TEAM.search(json.dumps(content.as_json()))
     for form in ("json", "text"):
-        assert not TEAM.search(incidents.top(tables, form, NOW.isoformat()).result)
-        assert not TEAM.search(incidents.one(tables, ID, form, NOW.isoformat()).result)
-    assert not TEAM.search(incidents.listed(tables, at=NOW.isoformat()).result)
+        assert not TEAM.search(front.top(tables, form, NOW.isoformat()).result)
+        assert not TEAM.search(story.one(tables, ID, form, NOW.isoformat()).result)
+    assert not TEAM.search(listed(tables, at=NOW.isoformat()).result)
     assert not [one.name for one in families.families(tables, NOW) if "team" in one.name]

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from pipelines.alerts import news
 from pipelines.alerts.outbox import wants
-from pipelines.commands import ask, findings, incidents
+from pipelines.commands import ask, findings
 from pipelines.commands import rows as printed
 from pipelines.commands.findings import NOT_READ_ON, key_of
+from pipelines.commands.incidents import front, listing
 from pipelines.commands.of_team import narrowed
 from pipelines.errors import UsageError
 from pipelines.metrics.families import families
@@ -98,9 +99,9 @@ def test_the_answers_of_teams_are_together_the_whole_answer(
     tables, at = Warehouse(settings), NOW.isoformat()
     names = [*(one["name"] for one in of), NO_TEAM]
 
-    whole = [json.loads(line) for line in incidents.listed(tables, "json", at=at).result.splitlines()]
+    whole = [json.loads(line) for line in listing.listed(tables, "json", at=at).result.splitlines()]
     listed = {
-        name: [json.loads(line) for line in incidents.listed(tables, "json", team=name, at=at).result.splitlines()]
+        name: [json.loads(line) for line in listing.listed(tables, "json", team=name, at=at).result.splitlines()]
         for name in names
     }
     for one in whole:
@@ -110,8 +111,8 @@ def test_the_answers_of_teams_are_together_the_whole_answer(
             assert (one in listed[name]) is (name in its)
     assert [one for one in whole if any(one in its for its in listed.values())] == whole
 
-    top = json.loads(incidents.top(tables, "json", at).result)
-    tops = {name: json.loads(incidents.top(tables, "json", at, name).result) for name in names}
+    top = json.loads(front.top(tables, "json", at).result)
+    tops = {name: json.loads(front.top(tables, "json", at, name).result) for name in names}
     for one in top["findings"]:
         if one["kind"] == NOT_READ_ON:
             continue
@@ -131,12 +132,12 @@ def test_the_answers_of_teams_are_together_the_whole_answer(
     gauges = {one.name: one.samples for one in families(tables, NOW)}
     texts = {one.path: one.text() for one in pages.pages(page) if one.path.startswith(addresses.TEAM)}
     for name in names:
-        own, front = tops[name], page.fronts[name]
+        own, own_front = tops[name], page.fronts[name]
         opened = [one["incident_id"] for one in listed[name] if one["state"] != "RESOLVED"]
-        assert [one["incident_id"] for one in own["incidents"]] == opened == [one.incident_id for one in front.open]
-        assert [one.incident_id for one in front.incidents] == [one["incident_id"] for one in listed[name]]
-        assert own["sentence"] == front.light.sentence
-        assert named(own["findings"]) == named(front.findings)
+        assert [one["incident_id"] for one in own["incidents"]] == opened == [one.incident_id for one in own_front.open]
+        assert [one.incident_id for one in own_front.incidents] == [one["incident_id"] for one in listed[name]]
+        assert own["sentence"] == own_front.light.sentence
+        assert named(own["findings"]) == named(own_front.findings)
         shown = {one["incident_id"] for one in whole if one["incident_id"] in texts[addresses.team(name)]}
         assert shown == {*opened}
 

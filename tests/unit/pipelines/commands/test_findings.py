@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.commands import findings, incidents
+from pipelines.commands import findings
+from pipelines.commands.incidents import front, listing
 from pipelines.metrics.families import families
 from pipelines.run import newest
 from pipelines.settings import Settings, load
@@ -82,7 +83,7 @@ def test_the_remedy_of_inferred_dispositions_lists_the_incidents_that_they_are_c
     (found,) = findings.findings_of(Warehouse(settings), [], NOW)
     program, command, *options = shlex.split(found["remedy"])
     assert (program, command, options[::2]) == ("afterlog", "incidents", ["--topic", "--group"])
-    lines = incidents.listed(Warehouse(settings), "json", topic=options[1], group=options[3]).result.splitlines()
+    lines = listing.listed(Warehouse(settings), "json", topic=options[1], group=options[3]).result.splitlines()
     assert sum(json.loads(one)["record_count"] for one in lines) == found["amount"]
 
 
@@ -116,7 +117,7 @@ def test_top_page_metrics_and_alerts_count_the_same_findings(settings: Settings)
     assert len(page.findings) == 6
     assert "4 urgent findings" in page.light.sentence
     assert "4 findings are urgent." in page.light.reasons
-    text = incidents.top(Warehouse(settings), at=NOW.isoformat()).result
+    text = front.top(Warehouse(settings), at=NOW.isoformat()).result
     assert "4 urgent findings" in text.splitlines()[0]
     assert "Findings: 6, of which 4 are urgent; 1 of them, of settings, stand below" in text
     (gauge,) = [one for one in families(Warehouse(settings), NOW) if one.name == "afterlog_findings"]

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 from pipelines import moments
 from pipelines.alerts import sender
 from pipelines.cli import app
-from pipelines.commands import incidents
+from pipelines.commands.findings import findings_of
+from pipelines.commands.incidents import acting, front, listing, reading, story
 from pipelines.errors import UsageError, WriterBusy
 from pipelines.incidents.state import sparkline, state_of
 from pipelines.run import newest
@@ -97,7 +98,7 @@ def filled(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.
 
 
 def known(settings: Settings) -> list[dict[str, Any]]:
-    return [json.loads(one) for one in incidents.listed(Warehouse(settings), "json").result.splitlines()]
+    return [json.loads(one) for one in listing.listed(Warehouse(settings), "json").result.splitlines()]
 
 
 def test_incidents_are_listed_most_urgent_first(filled: Settings) -> None:
@@ -108,21 +109,21 @@ def test_incidents_are_listed_most_urgent_first(filled: Settings) -> None:
         ("evil\x1b[31m\u202e", 1),
     }
     assert next(one for one in found if one["record_count"] == 12)["verdict"] == "POISON_PILL"
-    text = incidents.listed(Warehouse(filled)).result
+    text = listing.listed(Warehouse(filled)).result
     assert "\x1b" not in text
     assert "\u202e" not in text
-    assert len(incidents.listed(Warehouse(filled), "json", group="fraud-workers").result.splitlines()) == 1
-    assert len(incidents.listed(Warehouse(filled), "json", topic="dlq.orders").result.splitlines()) == 3
-    assert incidents.listed(Warehouse(filled), "json", since="1s").result == ""
-    assert incidents.listed(Warehouse(filled), "json", at="2000-01-01T00:00:00Z").result == ""
+    assert len(listing.listed(Warehouse(filled), "json", group="fraud-workers").result.splitlines()) == 1
+    assert len(listing.listed(Warehouse(filled), "json", topic="dlq.orders").result.splitlines()) == 3
+    assert listing.listed(Warehouse(filled), "json", since="1s").result == ""
+    assert listing.listed(Warehouse(filled), "json", at="2000-01-01T00:00:00Z").result == ""
     for wrong, meant in ({"topic": "dlq.order"}, "dlq.orders"), ({"group": "fraud-worker"}, "fraud-workers"):
-        (said,) = incidents.listed(Warehouse(filled), **wrong).remarks
+        (said,) = listing.listed(Warehouse(filled), **wrong).remarks
         assert said == f"No incident matches; 3 incidents in all. Did you mean '{meant}'?"
 
 
 def test_an_incident_tells_its_place_samples_and_next_commands(filled: Settings) -> None:
     (pill,) = (one for one in known(filled) if one["record_count"] == 12)
-    text = incidents.one(Warehouse(filled), pill["incident_id"].lower().replace("-", "")).result
+    text = story.one(Warehouse(filled), pill["incident_id"].lower().replace("-", "")).result
     for part in (
         "POISON_PILL",
         "orders:0:58",
@@ -131,24 +132,24 @@ def test_an_incident_tells_its_place_samples_and_next_commands(filled: Settings)
         pill["fingerprint"],
     ):
         assert part in text
-    told = json.loads(incidents.one(Warehouse(filled), pill["incident_id"], "json").result)
+    told = json.loads(story.one(Warehouse(filled), pill["incident_id"], "json").result)
     assert (told["state"], len(told["samples"]), told["suspects"]) == ("ONGOING", 1, [])
     assert (told["page"], "Page  " in text) == (None, False)
     with pytest.raises(UsageError, match="had not begun at 2000-01-01 00:00:00 UTC: its first record is of 20"):
-        incidents.one(Warehouse(filled), pill["incident_id"], at="2000-01-01T00:00:00Z")
+        story.one(Warehouse(filled), pill["incident_id"], at="2000-01-01T00:00:00Z")
     for wrong in ("ZZZZ-ZZZZ", "not an id", ""):
         with pytest.raises(UsageError):
-            incidents.one(Warehouse(filled), wrong)
+            story.one(Warehouse(filled), wrong)
 
 
 def test_an_incident_tells_the_address_of_its_page(filled: Settings) -> None:
     name = known(filled)[0]["incident_id"]
     with_url = Warehouse(filled.model_copy(update={"report": Report(url="https://a.example/x")}))
     address = f"https://a.example/x/incidents/{name}.html"
-    assert incidents.one(with_url, name).result.endswith(f"Page  {address}")
-    assert json.loads(incidents.one(with_url, name, "json").result)["page"] == address
-    assert json.loads(incidents.listed(with_url, "json").result.splitlines()[0])["page"] == address
-    assert json.loads(incidents.top(with_url, "json").result)["incidents"][0]["page"] == address
+    assert story.one(with_url, name).result.endswith(f"Page  {address}")
+    assert json.loads(story.one(with_url, name, "json").result)["page"] == address
+    assert json.loads(listing.listed(with_url, "json").result.splitlines()[0])["page"] == address
+    assert json.loads(front.top(with_url, "json").result)["incidents"][0]["page"] == address
 
 
 def test_runs_send_what_is_due_and_their_exit_code_stays(
@@ -181,7 +182,7 @@ def test_runs_send_what_is_due_and_their_exit_code_stays(
         assert (second.exit_code, "Route" in second.output) == (0, False)
         opened = {row["incident_id"] for row in known(settings) if row["state"] != "RESOLVED"}
         over = min(opened)
-        incidents.acted(Warehouse(settings), over, resolve=True)
+        acting.acted(Warehouse(settings), over, resolve=True)
         with lock.writer(settings, "another writer"):
             third = CliRunner().invoke(app, command, env=environment | {"AFTERLOG_LOCK__WAIT_SECONDS": "0"})
         assert isinstance(third.exception, WriterBusy)
@@ -192,11 +193,11 @@ def test_runs_send_what_is_due_and_their_exit_code_stays(
 
 
 def test_top_says_in_one_line_whether_anything_is_wrong(filled: Settings) -> None:
-    text = incidents.top(Warehouse(filled)).result
+    text = front.top(Warehouse(filled)).result
     assert text.startswith("3 incidents open")
-    told = json.loads(incidents.top(Warehouse(filled), "json").result)
+    told = json.loads(front.top(Warehouse(filled), "json").result)
     assert len(told["incidents"]) == 3
-    before = incidents.top(Warehouse(filled), at="2000-01-01T00:00:00Z").result
+    before = front.top(Warehouse(filled), at="2000-01-01T00:00:00Z").result
     assert "0 incidents open" in before
 
 
@@ -218,7 +219,7 @@ def test_top_shows_settings_that_lose_dead_letters_and_how_to_repair_them(
     for row in (low, mistake, mistake | {"cluster": "another"}):
         store(settings, "gold.dlq_misconfigurations", {"cluster": "default", **row})
     tables = Warehouse(settings)
-    text = incidents.top(tables, at=(LAST + 3 * HOUR).isoformat()).result
+    text = front.top(tables, at=(LAST + 3 * HOUR).isoformat()).result
     assert text.startswith("0 incidents open, 1 urgent finding;")
     lines = text.splitlines()
     begin = lines.index("Settings that lose dead letters or make them useless")
@@ -229,9 +230,9 @@ def test_top_shows_settings_that_lose_dead_letters_and_how_to_repair_them(
     assert lines[begin + 2].strip() == "`kafka-topics.sh --create --topic 'dlq.orders'`"
     assert lines[begin + 5] == "  as the cluster said 2 hours ago; `afterlog collect` asks again"
     assert "\x1b" not in text
-    told = json.loads(incidents.top(tables, "json").result)
+    told = json.loads(front.top(tables, "json").result)
     assert [one["kind"] for one in told["misconfigurations"]] == ["DLQ_MISSING", "READS_UNCOMMITTED"]
-    assert "Settings that" not in incidents.top(tables, at=(LAST - HOUR).isoformat()).result
+    assert "Settings that" not in front.top(tables, at=(LAST - HOUR).isoformat()).result
 
 
 def test_a_topic_that_was_read_to_its_end_past_the_pause_resolves(filled: Settings) -> None:
@@ -240,7 +241,7 @@ def test_a_topic_that_was_read_to_its_end_past_the_pause_resolves(filled: Settin
     (pill,) = (one for one in known(filled) if one["record_count"] == 12)
 
     def state(at: datetime) -> str:
-        told = incidents.one(tables, pill["incident_id"], "json", at.isoformat()).result
+        told = story.one(tables, pill["incident_id"], "json", at.isoformat()).result
         return str(json.loads(told)["state"])
 
     last = datetime.fromisoformat(pill["last_at"])
@@ -274,12 +275,12 @@ def test_actions_are_kept_and_respected(filled: Settings, spark: SparkSession) -
     (wide,) = (one for one in known(filled) if one["record_count"] == 60)
     name = wide["incident_id"]
     with pytest.raises(UsageError, match="not in the future"):
-        incidents.acted(tables, name, mute_until="2020-01-01T00:00:00Z")
-    incidents.acted(tables, name, mute_until="2999-01-01T00:00:00Z", note="known")
-    assert incidents.top(tables).result.startswith("2 incidents open (2 quiet), 1 muted")
-    assert "known" in incidents.one(tables, name).result
-    incidents.acted(tables, name, resolve=True)
-    assert name not in incidents.listed(tables, only_open=True).result
+        acting.acted(tables, name, mute_until="2020-01-01T00:00:00Z")
+    acting.acted(tables, name, mute_until="2999-01-01T00:00:00Z", note="known")
+    assert front.top(tables).result.startswith("2 incidents open (2 quiet), 1 muted")
+    assert "known" in story.one(tables, name).result
+    acting.acted(tables, name, resolve=True)
+    assert name not in listing.listed(tables, only_open=True).result
     before = actions.actions(tables)
     land(filled, {"b.jsonl": [line(300, headers=kip_1191(offset="300", group="other"))]})
     run(spark, filled, *(stage.table for stage in needed_by("gold.dlq_incidents", within="dlq")))
@@ -295,15 +296,15 @@ def test_actions_count_in_their_order_though_the_clock_went_back(
 ) -> None:
     tables, at = Warehouse(filled), moments.now()
     (pill,) = (one for one in known(filled) if one["record_count"] == 12)
-    incidents.acted(tables, pill["incident_id"], mute_until="2999-01-01T00:00:00Z")
+    acting.acted(tables, pill["incident_id"], mute_until="2999-01-01T00:00:00Z")
     monkeypatch.setattr(moments, "now", lambda: at - timedelta(hours=1))
-    assert ", 1 muted" in incidents.top(tables).result
-    incidents.acted(tables, pill["incident_id"], resolve=True)
-    incidents.acted(tables, pill["incident_id"], note="after that")
+    assert ", 1 muted" in front.top(tables).result
+    acting.acted(tables, pill["incident_id"], resolve=True)
+    acting.acted(tables, pill["incident_id"], note="after that")
     own = [one.action for one in actions.actions(tables) if one.incident_id == pill["incident_id"]]
     assert own == ["mute", "resolve", "note"]
-    assert pill["incident_id"] not in incidents.listed(tables, only_open=True).result
-    before = incidents.Incidents(tables, at - timedelta(hours=2))
+    assert pill["incident_id"] not in listing.listed(tables, only_open=True).result
+    before = reading.Incidents(tables, at - timedelta(hours=2))
     assert not any(one.actions for one in before.known)  # nobody had acted
 
 
@@ -313,7 +314,7 @@ def test_a_held_topic_is_told_of_the_cluster_whose_rows_wait(settings: Settings)
     progress.save(Warehouse(settings), "silver.dlq_records", Progress(held={"dlq.orders": held}))
 
     def scopes(settings: Settings) -> list[str]:
-        return [one["topic"] for one in incidents.findings_of(Warehouse(settings), []) if one["kind"] == "HELD"]
+        return [one["topic"] for one in findings_of(Warehouse(settings), []) if one["kind"] == "HELD"]
 
     assert scopes(settings) == scopes(second) == ["dlq.orders"]  # nothing tells whose rows they are
     store(settings, "held.dlq_records", {"scope": "dlq.orders", "cluster": "default", "dlq_topic": "dlq.orders"})
@@ -325,7 +326,7 @@ def test_a_held_topic_is_told_of_the_cluster_whose_rows_wait(settings: Settings)
     more = {"scope": "dlq.orders", "cluster": "second", "dlq_topic": "dlq.orders", "_bronze_id": "b"}
     store(settings, "held.dlq_records", more)
     amounts = [
-        [(one["amount"], one["evidence"].partition(",")[0]) for one in incidents.findings_of(Warehouse(its), [])]
+        [(one["amount"], one["evidence"].partition(",")[0]) for one in findings_of(Warehouse(its), [])]
         for its in (settings, second)
     ]
     assert amounts == [[(1, "1 row waits")], [(2, "2 rows wait")]]
@@ -339,7 +340,7 @@ def test_each_cluster_is_told_of_its_own_held_topics(settings: Settings) -> None
     held = {name: Held("2026-11-21T02:00:00+00:00", "It broke.", 20, "") for name in ("dlq.a", "cluster:second/dlq.b")}
     progress.save(Warehouse(settings), "silver.dlq_records", Progress(held=held, home="default"))
     for where, name in ((settings, "dlq.a"), (second, "cluster:second/dlq.b")):
-        told = incidents.findings_of(Warehouse(where), [])
+        told = findings_of(Warehouse(where), [])
         assert [one["topic"] for one in told if one["kind"] == "HELD"] == [name.removeprefix("cluster:second/")]
         fresh = {one.table: one.held_scopes for one in freshness(Warehouse(where))}
         assert fresh["silver.dlq_records"] == (name,)
@@ -349,7 +350,7 @@ def test_a_resolution_counts_although_the_last_record_is_ahead_of_the_clock(sett
     Path(settings.warehouse).mkdir()
     begin, last = datetime.now(UTC) - HOUR, datetime.now(UTC) + 48 * HOUR
     store(settings, "gold.dlq_incidents", sites.incident(1, first_at=begin, last_at=last))
-    incidents.acted(Warehouse(settings), sites.incident_id(1), resolve=True)
+    acting.acted(Warehouse(settings), sites.incident_id(1), resolve=True)
 
     assert [one["state"] for one in known(settings)] == ["RESOLVED"]
 
@@ -363,10 +364,10 @@ def test_an_incident_whose_source_topic_is_not_known_is_told(settings: Settings)
     store(settings, "gold.dlq_incidents", sites.incident(0, original_topic=None), sites.incident(1))
     store(settings, "silver.dlq_records", sites.letter(5), sites.letter(6, original_topic=None))
     for number, letter in enumerate((6, 5)):
-        text = incidents.one(Warehouse(settings), sites.incident_id(number)).result
+        text = story.one(Warehouse(settings), sites.incident_id(number)).result
         assert f"afterlog show dlq.orders:0:{letter}\n" in text
         assert ("?:4:58  12 times" in text, "afterlog trace" in text) == (not number, bool(number))
-        (sample,) = json.loads(incidents.one(Warehouse(settings), sites.incident_id(number), "json").result)["samples"]
+        (sample,) = json.loads(story.one(Warehouse(settings), sites.incident_id(number), "json").result)["samples"]
         assert sample["dlq_offset"] == letter
 
 
@@ -377,7 +378,7 @@ def test_an_escalation_is_told_from_its_time_on(settings: Settings) -> None:
     store(settings, "silver.dlq_records", sites.letter())
     found = Warehouse(settings)
     told = {
-        at: (incidents.one(found, "0000", at=at).result, json.loads(incidents.one(found, "0000", "json", at).result))
+        at: (story.one(found, "0000", at=at).result, json.loads(story.one(found, "0000", "json", at).result))
         for at in ("2026-11-21T01:59:00Z", "2026-11-21T02:01:00Z")
     }
     (before, told_before), (after, told_after) = told.values()
@@ -432,14 +433,14 @@ def test_an_incident_at_a_time_tells_what_had_come_until_then(went_on: Settings)
     """Of the minute that the time divides only the first record is known to have come."""
     tables = Warehouse(went_on)
     name, at = sites.incident_id(1), (LAST + HOUR / 6).isoformat()
-    told = json.loads(incidents.one(tables, name, "json", at).result)
+    told = json.loads(story.one(tables, name, "json", at).result)
     assert (told["record_count"], told["last_at"]) == (7, "2026-11-21T02:09:30.000Z")
     assert [one["record_count"] for one in told["timeline"]] == [7]
     assert (told["records_an_hour"], told["state"], told["is_quiet"]) == (7, "NEW", False)
     assert {"verdict", "severity", "sentence", "source_record_count"} <= {*told["as_known_now"]}
     assert not {"record_count", "last_at", "timeline"} & {*told["as_known_now"]}
     assert [one["name"] for one in told["suspects"]] == ["early"]
-    text = incidents.one(tables, name, at=at).result
+    text = story.one(tables, name, at=at).result
     for words in (
         "  As known now: Group orders-workers could not process 1 record of orders, 12 times.",
         "  7 records until 2026-11-21 02:10:00 UTC; as known now 60, the last at 2026-11-21 04:00:00 UTC.",
@@ -449,9 +450,9 @@ def test_an_incident_at_a_time_tells_what_had_come_until_then(went_on: Settings)
         assert words in text.splitlines()
     assert ", last 2026-11-21 02:09:30 UTC (30 seconds ago)" in text
     assert "late came" not in text
-    later = json.loads(incidents.one(tables, name, "json", (LAST + 3 * HOUR).isoformat()).result)
+    later = json.loads(story.one(tables, name, "json", (LAST + 3 * HOUR).isoformat()).result)
     assert (later["record_count"], later["as_known_now"], len(later["suspects"])) == (60, [], 2)
-    assert "as known now" not in incidents.one(tables, name, at=(LAST + 3 * HOUR).isoformat()).result
+    assert "as known now" not in story.one(tables, name, at=(LAST + 3 * HOUR).isoformat()).result
 
 
 def test_an_incident_says_whether_deployments_are_known_at_all_if_nothing_changed(went_on: Settings) -> None:
@@ -460,46 +461,46 @@ def test_an_incident_says_whether_deployments_are_known_at_all_if_nothing_change
     begin = "  Nothing known changed. Afterlog sees topologies, producers' settings, brokers'"
     of_none, at = sites.incident_id(2), (LAST + HOUR / 2).isoformat()
     unknown = f"{begin} starts and deployments that land in changes/, where none has landed."
-    assert unknown in incidents.one(tables, of_none).result.splitlines()
+    assert unknown in story.one(tables, of_none).result.splitlines()
     store(went_on, "silver.changes", {"cluster": "another", "changed_at": LAST})
     store(went_on, "silver.changes", {"cluster": "default", "changed_at": LAST + HOUR})
-    assert unknown in incidents.one(tables, of_none, at=at).result.splitlines()
-    assert f"{begin} starts and deployments." in incidents.one(tables, of_none).result.splitlines()
-    assert "Nothing known changed" not in incidents.one(tables, sites.incident_id(1)).result
+    assert unknown in story.one(tables, of_none, at=at).result.splitlines()
+    assert f"{begin} starts and deployments." in story.one(tables, of_none).result.splitlines()
+    assert "Nothing known changed" not in story.one(tables, sites.incident_id(1)).result
 
 
 def test_lists_at_a_time_count_until_then_and_say_what_is_as_known_now(went_on: Settings) -> None:
     tables, at = Warehouse(went_on), (LAST + HOUR / 6).isoformat()
-    listed = incidents.listed(tables, at=at)
+    listed = listing.listed(tables, at=at)
     assert "7 records, 7 an hour" in listed.result
     words = "1 incident had dead letters after 2026-11-21 02:10:00 UTC: verdicts and severities are as known now."
     assert listed.remarks == (words,)
-    assert words in incidents.top(tables, at=at).result.splitlines()
-    assert incidents.listed(tables, at=(LAST + 3 * HOUR).isoformat()).remarks == ()
-    assert "As of" not in incidents.top(tables).result
+    assert words in front.top(tables, at=at).result.splitlines()
+    assert listing.listed(tables, at=(LAST + 3 * HOUR).isoformat()).remarks == ()
+    assert "As of" not in front.top(tables).result
     shutil.rmtree(Path(went_on.warehouse) / "silver" / "dlq_errors")
-    (remark,) = incidents.listed(tables, at=at).remarks
+    (remark,) = listing.listed(tables, at=at).remarks
     assert remark.endswith("as known now; so are times and counts of 1, which no table tells by minute.")
-    text = incidents.one(tables, sites.incident_id(1), at=at).result
+    text = story.one(tables, sites.incident_id(1), at=at).result
     assert "No table tells how many records until 2026-11-21 02:10:00 UTC; as known now 60" in text
     assert "check the clock" not in text
-    told = json.loads(incidents.one(tables, sites.incident_id(1), "json", at).result)
+    told = json.loads(story.one(tables, sites.incident_id(1), "json", at).result)
     assert {"record_count", "last_at"} <= {*told["as_known_now"]}
 
 
 def test_notes_and_topologies_from_after_a_time_are_not_told(went_on: Settings) -> None:
     tables, name = Warehouse(went_on), sites.incident_id(1)
-    incidents.acted(tables, name, note="ticket 7")
+    acting.acted(tables, name, note="ticket 7")
     topology = {"cluster": "default", "group_id": "shop", "topology_hash": "h"}
     store(went_on, "gold.topology_revisions", topology | {"revision": 1, "accepted_at": LAST + HOUR})
     place = {"part": "subtopology", "part_place": 0, "subtopology_id": "0", "occurrence": 1}
     store(
         went_on, "silver.topology_nodes", topology | place | {"node": "in", "node_type": 1, "source_topics": ["orders"]}
     )
-    before = incidents.one(tables, name, at=(LAST + HOUR / 6).isoformat()).result
+    before = story.one(tables, name, at=(LAST + HOUR / 6).isoformat()).result
     assert not {"ticket 7", "shop"} & {*before.split()}
     assert "No topology that was known then read orders." in before
-    now = incidents.one(tables, name).result
+    now = story.one(tables, name).result
     assert "ticket 7" in now
     assert "  orders is read by shop sub-topology 0 (revision 1, accepted later)" in now.splitlines()
     assert "There may be more: the first known topology of shop came later." in now
@@ -519,7 +520,7 @@ def test_what_goes_on_leads_and_what_was_not_read_on_is_a_finding(settings: Sett
     hour = {"cluster": "default", "hour": LAST, "dlq_topic": "dlq.read", "last_routed_at": LAST, "record_count": 1}
     store(settings, "gold.dlq_summary", hour)
     tables = Warehouse(settings)
-    top = incidents.top(tables, at=(LAST + HOUR / 6).isoformat()).result.splitlines()
+    top = front.top(tables, at=(LAST + HOUR / 6).isoformat()).result.splitlines()
     assert top[0].startswith("2 incidents open (1 quiet)")
     leads = [line.split()[0] for line in top if line.startswith("0000-")]
     assert leads == [sites.incident_id(3), sites.incident_id(1)]  # the second is over: its topic was read on
@@ -533,16 +534,16 @@ def test_what_goes_on_leads_and_what_was_not_read_on_is_a_finding(settings: Sett
 
 
 def test_a_time_of_another_day_has_its_date() -> None:
-    assert incidents.clock(LAST, LAST + 21 * HOUR) == "02:00 UTC"
-    assert incidents.clock(LAST, LAST + 22 * HOUR) == "2026-11-21 02:00 UTC"
+    assert front.clock(LAST, LAST + 21 * HOUR) == "02:00 UTC"
+    assert front.clock(LAST, LAST + 22 * HOUR) == "2026-11-21 02:00 UTC"
 
 
 def test_before_the_first_dead_letter_nobody_says_that_none_has_landed(settings: Settings) -> None:
     store(settings, "gold.dlq_incidents", sites.incident(0, last_at=LAST))
     store(settings, "bronze.dlq_records", {"cluster": "default", "timestamp": LAST, "_ingested_at": LAST + HOUR})
-    sentence = incidents.top(Warehouse(settings), at=(LAST - 30 * HOUR).isoformat()).result.splitlines()[0]
+    sentence = front.top(Warehouse(settings), at=(LAST - 30 * HOUR).isoformat()).result.splitlines()[0]
     assert sentence.endswith("; no record tells a time before 2026-11-19 20:00:00 UTC.")
-    assert "no dead letter has landed" in incidents.front([], [], [], LAST)
+    assert "no dead letter has landed" in front.front([], [], [], LAST)
 
 
 def test_an_incident_that_is_stamped_ahead_is_listed_once_it_landed(settings: Settings) -> None:
@@ -551,14 +552,14 @@ def test_an_incident_that_is_stamped_ahead_is_listed_once_it_landed(settings: Se
     store(settings, "silver.dlq_records", sites.letter())
     store(settings, "bronze.dlq_records", {"cluster": "default", "timestamp": LAST, "_ingested_at": LAST - HOUR / 60})
     found = Warehouse(settings)
-    assert "0000-0001" in incidents.listed(found, at=LAST.isoformat()).result
+    assert "0000-0001" in listing.listed(found, at=LAST.isoformat()).result
     assert "stamped 58 minutes ahead: check the clock of orders-workers." in (
-        incidents.one(found, "0000", at=LAST.isoformat()).result
+        story.one(found, "0000", at=LAST.isoformat()).result
     )
-    assert "last 58 minutes ahead" in incidents.listed(found, at=LAST.isoformat()).result
-    assert "(57 minutes ahead), last 2026" in incidents.one(found, "0000", at=LAST.isoformat()).result
+    assert "last 58 minutes ahead" in listing.listed(found, at=LAST.isoformat()).result
+    assert "(57 minutes ahead), last 2026" in story.one(found, "0000", at=LAST.isoformat()).result
     before = (LAST - HOUR).isoformat()  # it had not landed
-    assert "0000-0001" not in incidents.listed(found, at=before).result
+    assert "0000-0001" not in listing.listed(found, at=before).result
 
 
 def test_the_front_tells_no_landing_time_as_that_of_the_newest_dead_letter(settings: Settings) -> None:
@@ -566,8 +567,8 @@ def test_the_front_tells_no_landing_time_as_that_of_the_newest_dead_letter(setti
     times = {"timestamp": LAST + 2 * HOUR, "_ingested_at": LAST - HOUR / 60}
     store(settings, "bronze.dlq_records", {"cluster": "default", **times})
     tables = Warehouse(settings)
-    told = incidents.top(tables, at=LAST.isoformat()).result.splitlines()[0]
-    assert incidents.newest_at(newest.of_feeds(tables, LAST)) is None
+    told = front.top(tables, at=LAST.isoformat()).result.splitlines()[0]
+    assert front.newest_at(newest.of_feeds(tables, LAST)) is None
     assert told == (
         "1 incident open; the last record landed 60 seconds ago, and one is stamped 2 hours ahead: check the clock of "
         "what wrote it."
@@ -578,15 +579,15 @@ def test_a_mute_that_is_given_in_another_zone_is_told_in_utc(settings: Settings)
     Path(settings.warehouse).mkdir()
     store(settings, "gold.dlq_incidents", sites.incident(0))
     tables = Warehouse(settings)
-    said = incidents.acted(tables, "0000", mute_until="2999-01-01T01:30:00+05:30").result
+    said = acting.acted(tables, "0000", mute_until="2999-01-01T01:30:00+05:30").result
     assert said == "0000-0000 is muted until 2998-12-31 20:00:00 UTC."
-    assert "muted until 2998-12-31 20:00:00 UTC" in incidents.listed(tables).result
+    assert "muted until 2998-12-31 20:00:00 UTC" in listing.listed(tables).result
     assert known(settings)[0]["muted_until"] == "2998-12-31T20:00:00.000Z"
     for none in ("9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"):  # no time of UTC
         with pytest.raises(UsageError, match="is no time"):
-            incidents.acted(tables, "0000", mute_until=none)
+            acting.acted(tables, "0000", mute_until=none)
         with pytest.raises(UsageError, match="is no time"):
-            incidents.top(tables, at=none)
+            front.top(tables, at=none)
 
 
 def test_top_as_of_another_time_tells_the_findings_of_that_time(settings: Settings) -> None:
@@ -599,7 +600,7 @@ def test_top_as_of_another_time_tells_the_findings_of_that_time(settings: Settin
     progress.save(Warehouse(settings), "silver.dlq_records", Progress(held={"dlq.orders": held}))
 
     def told(at: datetime) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(incidents.top(Warehouse(settings), "json", at.isoformat()).result)
+        found: dict[str, Any] = json.loads(front.top(Warehouse(settings), "json", at.isoformat()).result)
         return {one["kind"]: one["since"] for one in found["findings"]}
 
     assert told(LAST + HOUR) == {"OLD": "2026-11-21T02:00:00.000Z", "ALWAYS": None}
@@ -609,7 +610,7 @@ def test_top_as_of_another_time_tells_the_findings_of_that_time(settings: Settin
         "NEW": "2026-11-21T04:00:00.000Z",
         "HELD": "2026-11-21T04:00:00.000Z",
     }
-    assert "2 urgent findings" in incidents.top(Warehouse(settings), at=(LAST + HOUR).isoformat()).result
+    assert "2 urgent findings" in front.top(Warehouse(settings), at=(LAST + HOUR).isoformat()).result
 
 
 @pytest.mark.parametrize(
@@ -648,7 +649,7 @@ def test_what_people_did_about_an_incident_counts_for_the_one_that_takes_it_in(
         sites.incident(1, first_at=begin, last_at=begin + HOUR),
         sites.incident(2, first_at=last - HOUR, last_at=last, predecessor_id=first),
     )
-    incidents.acted(Warehouse(settings), second, **asked)
+    acting.acted(Warehouse(settings), second, **asked)
     (before,) = (one for one in known(settings) if one["incident_id"] == second)
 
     shutil.rmtree(Path(settings.warehouse) / "gold")
@@ -671,12 +672,12 @@ def test_an_incident_that_came_back_says_who_had_resolved_it(settings: Settings)
     now = datetime.now(UTC)
     store(settings, "gold.dlq_incidents", sites.incident(0, last_at=now - HOUR))
     tables = Warehouse(settings)
-    incidents.acted(tables, "0000", resolve=True)
+    acting.acted(tables, "0000", resolve=True)
     (resolved,) = actions.actions(tables)
     shutil.rmtree(Path(settings.warehouse) / "gold")
     store(settings, "gold.dlq_incidents", sites.incident(0, last_at=datetime.now(UTC)))
-    store(settings, incidents.RECORDS)
-    said = incidents.one(tables, "0000").result
+    store(settings, reading.RECORDS)
+    said = story.one(tables, "0000").result
     assert "  REGRESSED  " in said
     assert (
         f"{resolved.acted_by} resolved it at {resolved.acted_at:%Y-%m-%d %H:%M:%S} UTC, and records came since." in said
@@ -687,9 +688,9 @@ def test_open_incidents_name_the_muted_ones_beside_them(settings: Settings) -> N
     Path(settings.warehouse).mkdir()
     store(settings, "gold.dlq_incidents", sites.incident(0), sites.incident(1))
     tables = Warehouse(settings)
-    assert incidents.listed(tables, only_open=True).remarks == ()
-    incidents.acted(tables, sites.incident_id(1), mute_until="2h")
-    assert incidents.listed(tables, only_open=True).remarks == ("1 incident open, 1 muted.",)
+    assert listing.listed(tables, only_open=True).remarks == ()
+    acting.acted(tables, sites.incident_id(1), mute_until="2h")
+    assert listing.listed(tables, only_open=True).remarks == ("1 incident open, 1 muted.",)
 
 
 def test_an_incident_without_source_records_says_so(settings: Settings) -> None:
@@ -697,14 +698,14 @@ def test_an_incident_without_source_records_says_so(settings: Settings) -> None:
     nothing: dict[str, Any] = {"original_topic": None, "partitions": [], "top_records": []}
     writer = {"consumer_group": None, "owner": "unknown writer on dlq.orders"}
     store(settings, "gold.dlq_incidents", sites.incident(0, source_record_count=12, **nothing, **writer))
-    for table in (incidents.NODES, incidents.REVISIONS, incidents.CURRENT):
+    for table in (story.NODES, story.REVISIONS, story.CURRENT):
         store(settings, table)
     sites.application(settings, "reader")
-    said = incidents.one(Warehouse(settings), "0000").result
+    said = story.one(Warehouse(settings), "0000").result
     assert "12 records of at most 12 unnamed source records" in said
     assert "Where\n  No header names a source record.\n" in said
     assert "Blast radius\n  Its dead letters name no source topic, so that no topology tells what it reaches.\n" in said
-    assert "unknown writer on dlq.orders from an unknown topic" in incidents.listed(Warehouse(settings)).result
+    assert "unknown writer on dlq.orders from an unknown topic" in listing.listed(Warehouse(settings)).result
 
 
 def test_counts_in_words_are_written_as_other_counts(settings: Settings) -> None:
@@ -713,7 +714,7 @@ def test_counts_in_words_are_written_as_other_counts(settings: Settings) -> None
     finding = {"cluster": "default", "kind": "MISSING_DLQ_OFFSETS", "topic": "dlq.2026", "severity": "high"}
     words = {"amount": 17357, "evidence": "offsets that never landed: 17357", "remedy": "afterlog top"}
     store(settings, "gold.trust_findings", finding | words)
-    assert "dlq.2026: offsets that never landed: 17,357" in incidents.top(Warehouse(settings)).result
+    assert "dlq.2026: offsets that never landed: 17,357" in front.top(Warehouse(settings)).result
 
 
 def test_the_usual_rate_is_the_mean_of_the_weeks_before(settings: Settings) -> None:
@@ -734,9 +735,9 @@ def test_the_usual_rate_is_the_mean_of_the_weeks_before(settings: Settings) -> N
     several = [sites.incident(number, first_at=at) for number, at in starts.items()]
     store(settings, "gold.dlq_incidents", *several, sites.incident(3, first_at=begin, **nobody))
     expected = {0: sum(2 * number + 4 for number in range(1, 9)) / 8, 1: (20 + 22 + 24) / 3, 2: None, 3: 100 / 8}
-    at_once = incidents.Incidents(Warehouse(settings), sites.NOW)
+    at_once = reading.Incidents(Warehouse(settings), sites.NOW)
     at_once.learn_usual_rates(at_once.known)
     for number, rate in expected.items():
         assert at_once.usual_rate(at_once.of(sites.incident_id(number))) == rate
-        alone = incidents.Incidents(Warehouse(settings), sites.NOW)
+        alone = reading.Incidents(Warehouse(settings), sites.NOW)
         assert alone.usual_rate(alone.of(sites.incident_id(number))) == rate

@@ -13,7 +13,9 @@ import pytest
 from markupsafe import escape
 
 from pipelines.alerts import news
-from pipelines.commands import ask, incidents
+from pipelines.commands import ask
+from pipelines.commands.incidents import front, listing, story
+from pipelines.commands.incidents.reading import Incidents
 from pipelines.gold import blast_radius
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.verdict import VERDICTS
@@ -82,7 +84,7 @@ def answers(settings: Settings, question: str, now: datetime = NOW) -> dict[str,
 def test_each_place_tells_the_same_of_an_incident(settings: Settings, seed: int) -> None:
     drawn(random.Random(seed), settings)
     tables, at = Warehouse(settings), NOW.isoformat()
-    listed = [json.loads(line) for line in incidents.listed(tables, "json", at=at).result.splitlines()]
+    listed = [json.loads(line) for line in listing.listed(tables, "json", at=at).result.splitlines()]
     by_id = {one["incident_id"]: one for one in listed}
     open_ones = [one["incident_id"] for one in listed if one["state"] != "RESOLVED"]
     content = reading.gather(tables, now=NOW)
@@ -90,13 +92,13 @@ def test_each_place_tells_the_same_of_an_incident(settings: Settings, seed: int)
     assert by_id.keys() == alerts.keys() == {one.incident_id for one in content.incidents}
     assert [one.incident_id for one in content.incidents] == [one["incident_id"] for one in listed]
 
-    top = json.loads(incidents.top(tables, "json", at).result)
+    top = json.loads(front.top(tables, "json", at).result)
     assert [one["incident_id"] for one in top["incidents"]] == open_ones
     assert top["sentence"] == content.light.sentence
     assert [one["kind"] for one in top["findings"]] == [one["kind"] for one in content.findings]
     for case in content.incidents:
         told, alert = by_id[case.incident_id], alerts[case.incident_id]
-        one = json.loads(incidents.one(tables, case.incident_id, "json", at).result)
+        one = json.loads(story.one(tables, case.incident_id, "json", at).result)
         for name, (of_page, of_alert) in {
             "verdict": (case.verdict, alert.news.verdict),
             "severity": (case.severity, alert.news.severity),
@@ -141,9 +143,9 @@ def test_what_goes_on_leads_each_list(settings: Settings) -> None:
     drawn(random.Random(7), settings)
     tables = Warehouse(settings)
     content = reading.gather(tables, now=NOW)
-    known = {one.row["incident_id"]: one.state for one in incidents.Incidents(tables, NOW).known}
+    known = {one.row["incident_id"]: one.state for one in Incidents(tables, NOW).known}
     quiet = [known[one.incident_id].is_quiet for one in content.incidents if one.is_open]
     assert quiet == sorted(quiet)
     assert {*quiet} == {True, False}
     front = next(page.text() for page in pages.pages(content) if page.path == "index.html")
-    assert escape(incidents.no_change(knows_deployments=False)) in front
+    assert escape(story.no_change(knows_deployments=False)) in front

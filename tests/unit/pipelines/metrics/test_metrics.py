@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.commands.incidents import Incidents
+from pipelines.commands.incidents.reading import Incidents
 from pipelines.errors import EnvironmentLacking
 from pipelines.metrics.exposition import Meter
 from pipelines.metrics.families import MOST_SERIES, OTHER, bounded, families

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.commands import incidents
+from pipelines.commands.incidents import story
 from pipelines.incidents.signature import frame_of, pattern_of
 from pipelines.replay import actions, eligibility, planning, store
 from pipelines.replay.candidates import Choice
@@ -79,7 +79,7 @@ def test_an_incident_tells_what_was_replayed_and_what_a_plan_refuses(tmp_path: P
     plan = json.loads(actions.plan(warehouse, Choice(incident=NAME), Options(), dry_run=True, form="json").result)
     assert (plan["records"], plan["eligible"], plan["payloads_to_fetch"]) == (6, 2, 1)
     assert plan["reasons"] == told.reasons
-    text = incidents.one(warehouse, NAME, replays=lambda name: eligibility.of_incident(warehouse, name)).result
+    text = story.one(warehouse, NAME, replays=lambda name: eligibility.of_incident(warehouse, name)).result
     for line in (
         "3 records were replayed by plan P1AN-0001 on 2026-11-20 02:00:00 UTC: 2 delivered, 1 died again.",
         "A plan would replay 2 of the 6 records, as far as the tables tell: no cluster was asked.",
@@ -182,9 +182,9 @@ def test_an_incident_and_its_plan_agree(
     assert [one.replay for one in content.incidents] == [tuple(told.in_words)]
     (page,) = [one for one in pages.pages(content) if one.path == addresses.incident(NAME)]
     shown = html.unescape(re.sub("<[^>]+>", "", page.text()))
-    story = incidents.one(warehouse, NAME, replays=replays).result
+    answer = story.one(warehouse, NAME, replays=replays).result
     for line in told.in_words:
-        assert f"  {line}" in story.splitlines()
+        assert f"  {line}" in answer.splitlines()
         assert line in shown
 
 

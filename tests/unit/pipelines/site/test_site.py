@@ -20,9 +20,10 @@ import pyarrow
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.commands import incidents, query
+from pipelines.commands import query
 from pipelines.commands.findings import findings_of
-from pipelines.commands.incidents import Incident
+from pipelines.commands.incidents import acting, listing
+from pipelines.commands.incidents.incident import Incident
 from pipelines.errors import UsageError
 from pipelines.incidents.state import state_of
 from pipelines.settings import PrivacyKey, SchemaFile, Settings, load
@@ -254,7 +255,7 @@ def test_a_muted_incident_is_not_loud(settings: Settings) -> None:
     dead_letters(settings, *(timedelta(minutes=5 * place) for place in range(1, 200)))
     store(settings, "gold.dlq_incidents", incident(0, severity="critical"))
     store(settings, "gold.dlq_summary", hour(NOW - HOUR))
-    incidents.acted(Warehouse(settings), incident_id(0), mute_until="2999-01-01")
+    acting.acted(Warehouse(settings), incident_id(0), mute_until="2999-01-01")
     case = reading.gather(Warehouse(settings)).incidents[0]
     assert (case.is_open, case.is_loud) == (True, False)
 
@@ -534,7 +535,7 @@ def test_a_column_of_earlier_warehouses_is_not_shown_and_payloads_are_counted_wi
     place = Warehouse(settings).location("gold.dlq_incidents")
     earlier = DeltaTable(place).to_pyarrow_table().append_column("replayable_count", pyarrow.array([5]))
     write_deltalake(place, earlier, mode="overwrite", schema_mode="overwrite")
-    assert "replayable_count" not in incidents.listed(Warehouse(settings), "json").result
+    assert "replayable_count" not in listing.listed(Warehouse(settings), "json").result
     assert [one.records for one in told(settings).replay] == [9]
 
 
