@@ -18,7 +18,7 @@ from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.run.freshness import Freshness, freshness
 from pipelines.run.newest import Newest, Silence, lasting, moment, of_feeds, silence, source_of
 from pipelines.settings import Settings
-from pipelines.site.damage import guarded
+from pipelines.site.tables import guarded
 from pipelines.stage import Land, Stage
 from pipelines.steps import unreadable
 from pipelines.steps.collapse import CONFLICT

@@ -30,7 +30,7 @@ from pipelines.settings import PrivacyKey, SchemaFile, Settings, load
 from pipelines.settings.payloads import Mask
 from pipelines.settings.runs import Report
 from pipelines.settings.teams import Team
-from pipelines.site import addresses, content, news, pages, reading, report
+from pipelines.site import addresses, cases, content, news, pages, reading, report
 from pipelines.site.content import Content
 from pipelines.topology.diff import diff
 from pipelines.topology.model import Topology
@@ -909,7 +909,7 @@ def test_json_carries_what_the_pages_say(found: Content) -> None:
     ],
 )
 def test_a_verdict_in_a_few_words(more: dict[str, Any], words: str) -> None:
-    assert reading.chip(incident(0, **more)) == words
+    assert cases.chip(incident(0, **more)) == words
 
 
 def test_a_warehouse_at_a_uri_tells_the_same(spark: SparkSession, filled: Settings, found: Content) -> None:
