@@ -12,8 +12,8 @@ from expectations.owners import OWNER, owner_of
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.commands import unread_lines
+from pipelines.commands.coordinate import Coordinate, Key
 from pipelines.commands.describe import Answer
-from pipelines.commands.trace import Coordinate, Key
 from pipelines.errors import UsageError
 from pipelines.payloads import FRAME, MAGIC, Masked, Part, Payload, as_json
 from pipelines.privacy import Masks

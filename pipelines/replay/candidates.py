@@ -15,7 +15,7 @@ from expectations.contract import Contract, contract_of
 from expectations.owners import OWNER, owner_of, owner_sql
 from expectations.text import visible
 from pipelines import moments
-from pipelines.commands.trace import Coordinate
+from pipelines.commands.coordinate import Coordinate
 from pipelines.engines.duckdb import sessions, translate
 from pipelines.errors import UsageError
 from pipelines.incidents import ids

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from pipelines.commands.trace import Coordinate
+from pipelines.commands.coordinate import Coordinate
 from pipelines.engines.duckdb import sessions
 from pipelines.replay.model import PLAN, RECORD, Letter
 from pipelines.warehouse import jvmless

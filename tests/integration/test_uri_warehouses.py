@@ -15,6 +15,7 @@ from expectations.contract import Column, Contract
 from pipelines.columns import slices
 from pipelines.commands import show, trace
 from pipelines.commands.incidents import listing
+from pipelines.commands.message_events import ACKNOWLEDGEMENTS, HELD_ACKNOWLEDGEMENTS, HELD_BATCHES
 from pipelines.run import runner
 from pipelines.settings import ROOT, Settings
 from pipelines.warehouse.tables import Warehouse
@@ -70,13 +71,13 @@ def fill(settings: Settings) -> None:
     """Store a message in the ledger, its acknowledgement, and dead letters."""
     source = {"topic": "orders", "partition": 0, "offset": 7}
     store(settings, trace.LEDGER, {"cluster": "default", "slice": slices.name("orders", 0, 7), **source})
-    store(settings, trace.ACKNOWLEDGEMENTS, {"cluster": "default", **source, "acknowledged_at": at(1)})
+    store(settings, ACKNOWLEDGEMENTS, {"cluster": "default", **source, "acknowledged_at": at(1)})
     store(settings, SILVER, *(letter(offset) for offset in range(3)))
 
 
 def test_letters_and_messages_are_told_as_those_of_a_local_warehouse(spark: SparkSession, settings: Settings) -> None:
     fill(settings)
-    for table in ("held.dlq_records", trace.HELD_ACKNOWLEDGEMENTS, trace.HELD_BATCHES):
+    for table in ("held.dlq_records", HELD_ACKNOWLEDGEMENTS, HELD_BATCHES):
         shutil.rmtree(Warehouse(settings).location(table))  # an older version held no rows
     by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
     warehouses = [Warehouse(one, spark) for one in (settings, by_uri)]

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expectations.text import visible
+from pipelines.commands.coordinate import Coordinate
 from pipelines.commands.show import SILVER, Letter
-from pipelines.commands.trace import Coordinate
 from pipelines.errors import UsageError
 from pipelines.payloads import Masked
 from pipelines.privacy import Masks

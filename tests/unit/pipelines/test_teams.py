@@ -15,10 +15,10 @@ from typer.testing import CliRunner, Result
 from pipelines.alerts import listing, sender
 from pipelines.cli import app
 from pipelines.commands import ask, known
+from pipelines.commands.coordinate import Coordinate
 from pipelines.commands.incidents import front, story
 from pipelines.commands.incidents.listing import listed
 from pipelines.commands.of_team import unlimited
-from pipelines.commands.trace import Coordinate
 from pipelines.errors import UsageError
 from pipelines.metrics import families
 from pipelines.run import runner

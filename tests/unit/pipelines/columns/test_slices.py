@@ -7,7 +7,7 @@ import re
 import pytest
 
 from pipelines.columns import slices
-from pipelines.commands.trace import Coordinate
+from pipelines.commands.coordinate import Coordinate
 from pipelines.settings import ROOT
 
 NAMING = [

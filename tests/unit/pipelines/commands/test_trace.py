@@ -9,6 +9,19 @@ import pytest
 
 from pipelines.columns import slices
 from pipelines.commands import trace
+from pipelines.commands.coordinate import Coordinate
+from pipelines.commands.message_events import (
+    ACKNOWLEDGEMENTS,
+    DEAD_LETTERS,
+    HELD_ACKNOWLEDGEMENTS,
+    LOG_RANGES,
+    MOST_HOPS,
+    POLICIES,
+    PRODUCERS,
+    RECORDS,
+    TRANSACTIONS,
+    WRITE_FAILURES,
+)
 from pipelines.errors import UsageError
 from pipelines.settings import Settings, load
 from pipelines.warehouse.tables import Warehouse
@@ -72,12 +85,12 @@ def warehouse(settings: Settings) -> Settings:
     """Every table, each with a row of another cluster at the same place."""
     elsewhere = {"cluster": "second"}
     store(settings, trace.LEDGER, message(**elsewhere))
-    store(settings, trace.ACKNOWLEDGEMENTS, acknowledgement(**elsewhere))
-    store(settings, trace.DEAD_LETTERS, dead_letter("orders", 0, 7, "dlq.orders", 0, 9, **elsewhere))
-    store(settings, trace.TRANSACTIONS, transaction(**elsewhere))
-    store(settings, trace.LOG_RANGES, log_range(**elsewhere))
-    store(settings, trace.WRITE_FAILURES, write_failure(**elsewhere))
-    store(settings, trace.POLICIES, policy("compact", **elsewhere))
+    store(settings, ACKNOWLEDGEMENTS, acknowledgement(**elsewhere))
+    store(settings, DEAD_LETTERS, dead_letter("orders", 0, 7, "dlq.orders", 0, 9, **elsewhere))
+    store(settings, TRANSACTIONS, transaction(**elsewhere))
+    store(settings, LOG_RANGES, log_range(**elsewhere))
+    store(settings, WRITE_FAILURES, write_failure(**elsewhere))
+    store(settings, POLICIES, policy("compact", **elsewhere))
     return settings
 
 
@@ -115,19 +128,19 @@ def whats(story: dict[str, Any]) -> list[str]:
 
 
 def test_a_place_can_be_written_as_kafka_prints_it() -> None:
-    assert trace.Coordinate.of("orders-eu-0@52") == trace.Coordinate.of("orders-eu:0:52") == ("orders-eu", 0, 52)
-    assert trace.Coordinate.of("orders@52") is None
+    assert Coordinate.of("orders-eu-0@52") == Coordinate.of("orders-eu:0:52") == ("orders-eu", 0, 52)
+    assert Coordinate.of("orders@52") is None
 
 
 def test_a_message_is_told_in_time_order(warehouse: Settings) -> None:
     producer = {"producer_id": 3, "producer_epoch": 0}
     store(warehouse, trace.LEDGER, message(outcome="DEAD_LETTERED", **producer))
-    store(warehouse, trace.DEAD_LETTERS, dead_letter("dlq.orders", 0, 5, "dlq.second", 1, 8))
-    store(warehouse, trace.DEAD_LETTERS, dead_letter("orders", 0, 7, "dlq.orders", 5, 4))
-    store(warehouse, trace.WRITE_FAILURES, write_failure())
-    store(warehouse, trace.TRANSACTIONS, transaction(), transaction(producer_id=4))
-    store(warehouse, trace.LOG_RANGES, log_range())
-    store(warehouse, trace.ACKNOWLEDGEMENTS, acknowledgement())
+    store(warehouse, DEAD_LETTERS, dead_letter("dlq.orders", 0, 5, "dlq.second", 1, 8))
+    store(warehouse, DEAD_LETTERS, dead_letter("orders", 0, 7, "dlq.orders", 5, 4))
+    store(warehouse, WRITE_FAILURES, write_failure())
+    store(warehouse, TRANSACTIONS, transaction(), transaction(producer_id=4))
+    store(warehouse, LOG_RANGES, log_range())
+    store(warehouse, ACKNOWLEDGEMENTS, acknowledgement())
 
     said = trace.answer(Warehouse(warehouse), "orders:0:7")
 
@@ -154,49 +167,43 @@ def test_a_message_is_told_in_time_order(warehouse: Settings) -> None:
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
+        pytest.param({LOG_RANGES: log_range(has_batch=False, is_present=False)}, ["absent from the log"], id="lost"),
+        pytest.param({LOG_RANGES: log_range(is_present=None)}, ["perhaps in the log"], id="thinned"),
+        pytest.param({LOG_RANGES: log_range(is_present=False)}, ["absent from the log"], id="emptied"),
+        pytest.param({TRANSACTIONS: transaction(state="ABORTED")}, ["transaction aborted"], id="aborted"),
         pytest.param(
-            {trace.LOG_RANGES: log_range(has_batch=False, is_present=False)}, ["absent from the log"], id="lost"
-        ),
-        pytest.param({trace.LOG_RANGES: log_range(is_present=None)}, ["perhaps in the log"], id="thinned"),
-        pytest.param({trace.LOG_RANGES: log_range(is_present=False)}, ["absent from the log"], id="emptied"),
-        pytest.param({trace.TRANSACTIONS: transaction(state="ABORTED")}, ["transaction aborted"], id="aborted"),
-        pytest.param(
-            {trace.TRANSACTIONS: transaction(state="OPEN", marker_offset=None, ended_at=None, last_written_at=at(3))},
+            {TRANSACTIONS: transaction(state="OPEN", marker_offset=None, ended_at=None, last_written_at=at(3))},
             ["transaction open"],
             id="open",
         ),
         pytest.param(
-            {trace.TRANSACTIONS: transaction(ranges=[{"first_offset": 5, "last_offset": 6}])},
+            {TRANSACTIONS: transaction(ranges=[{"first_offset": 5, "last_offset": 6}])},
             [],
             id="another producer's offset between those of a transaction",
         ),
         pytest.param(
-            {trace.DEAD_LETTERS: dead_letter("orders", 0, 7, "d", 1, 3, write_state="ABORTED", is_counted=False)},
+            {DEAD_LETTERS: dead_letter("orders", 0, 7, "d", 1, 3, write_state="ABORTED", is_counted=False)},
             ["dead-lettering rolled back"],
             id="a dead letter that was rolled back",
         ),
         pytest.param(
-            {trace.DEAD_LETTERS: dead_letter("orders", 0, 7, "d", 1, 3, is_control_marker=True, is_counted=False)},
+            {DEAD_LETTERS: dead_letter("orders", 0, 7, "d", 1, 3, is_control_marker=True, is_counted=False)},
             ["marker dead-lettered"],
             id="a transaction's marker",
         ),
         pytest.param(
-            {trace.DEAD_LETTERS: dead_letter("orders", 0, 7, "d", 1, 3, is_accepted=False, is_counted=False)},
+            {DEAD_LETTERS: dead_letter("orders", 0, 7, "d", 1, 3, is_accepted=False, is_counted=False)},
             [],
             id="a dead letter that its contract refused",
         ),
         pytest.param(
-            {
-                trace.DEAD_LETTERS: dead_letter(
-                    "orders", 0, 7, "d", 1, 3, is_accepted=False, is_held=True, is_counted=False
-                )
-            },
+            {DEAD_LETTERS: dead_letter("orders", 0, 7, "d", 1, 3, is_accepted=False, is_held=True, is_counted=False)},
             ["held"],
             id="a dead letter that is held",
         ),
-        pytest.param({trace.WRITE_FAILURES: write_failure(last_offset=6)}, [], id="a failed write of others"),
+        pytest.param({WRITE_FAILURES: write_failure(last_offset=6)}, [], id="a failed write of others"),
         pytest.param(
-            {trace.ACKNOWLEDGEMENTS: acknowledgement(acknowledged_at=None, timestamp=at(1))},
+            {ACKNOWLEDGEMENTS: acknowledgement(acknowledged_at=None, timestamp=at(1))},
             ["acknowledged"],
             id="an acknowledgement without its own time",
         ),
@@ -228,8 +235,8 @@ def test_it_is_told_what_decides_of_an_absent_message(
     said: str | None, outcome: str, sentence: str, warehouse: Settings
 ) -> None:
     store(warehouse, trace.LEDGER, message(outcome=outcome, in_log=False))
-    store(warehouse, trace.LOG_RANGES, log_range(has_batch=False, is_present=False))
-    store(warehouse, trace.POLICIES, policy(said))
+    store(warehouse, LOG_RANGES, log_range(has_batch=False, is_present=False))
+    store(warehouse, POLICIES, policy(said))
 
     lines = trace.answer(Warehouse(warehouse), "orders:0:7").result.splitlines()
     (story,) = told(warehouse, "orders:0:7")
@@ -246,7 +253,7 @@ def test_acks_0_is_said_only_where_the_producers_settings_say_so(warehouse: Sett
     clients = ("silent", "of 0", "of 1", "of 0 before")
     for number, client in enumerate(clients):
         one = {"client_id": client, "trace_id": client, "_bronze_id": f"{number}" * 64}
-        store(warehouse, trace.ACKNOWLEDGEMENTS, acknowledgement(**unanswered, **one))
+        store(warehouse, ACKNOWLEDGEMENTS, acknowledgement(**unanswered, **one))
         of_ledger = {"offset": None, "acknowledgement_id": f"{number}" * 64, "acknowledged": False, "slice": "-:x:"}
         store(warehouse, trace.LEDGER, message(outcome="UNKNOWN", trace_id=client, **of_ledger))
     assert [whats(*told(warehouse, client)) for client in clients] == [["success without an offset"]] * 4
@@ -258,8 +265,8 @@ def test_acks_0_is_said_only_where_the_producers_settings_say_so(warehouse: Sett
         ("of 0 before", "0", 1),
         ("of 0 before", "all", 2),
     ):
-        store(warehouse, trace.PRODUCERS, {**stated, "client_id": client, "acks": acks, "stated_at": at(seconds)})
-    store(warehouse, trace.PRODUCERS, {**stated, "topic": "other", "client_id": "silent", "acks": "0"})
+        store(warehouse, PRODUCERS, {**stated, "client_id": client, "acks": acks, "stated_at": at(seconds)})
+    store(warehouse, PRODUCERS, {**stated, "topic": "other", "client_id": "silent", "acks": "0"})
 
     said = [whats(*told(warehouse, client)) for client in clients]
     assert said == [["success without an offset"], ["sent with acks=0"], *[["success without an offset"]] * 2]
@@ -268,7 +275,7 @@ def test_acks_0_is_said_only_where_the_producers_settings_say_so(warehouse: Sett
 
 def test_an_error_that_leaves_it_open_is_no_refusal(warehouse: Settings) -> None:
     late = acknowledgement(offset=-1, outcome="UNKNOWN", error="TimeoutException: expired", _bronze_id="b" * 64)
-    store(warehouse, trace.ACKNOWLEDGEMENTS, late)
+    store(warehouse, ACKNOWLEDGEMENTS, late)
     of_ledger = {"offset": None, "acknowledgement_id": "b" * 64, "acknowledged": False, "slice": "-:x:"}
     store(warehouse, trace.LEDGER, message(outcome="UNKNOWN", **of_ledger))
 
@@ -278,7 +285,7 @@ def test_an_error_that_leaves_it_open_is_no_refusal(warehouse: Settings) -> None
 def test_a_suspected_marker_is_told_as_a_dead_letter_in_doubt(warehouse: Settings) -> None:
     store(warehouse, trace.LEDGER, message(outcome="DEAD_LETTERED"))
     letter = dead_letter("orders", 0, 7, "d", 1, 3, control_marker_suspected=True)
-    store(warehouse, trace.DEAD_LETTERS, letter)
+    store(warehouse, DEAD_LETTERS, letter)
 
     said = trace.answer(Warehouse(warehouse), "orders:0:7").result
     (story,) = told(warehouse, "orders:0:7")
@@ -289,7 +296,7 @@ def test_a_suspected_marker_is_told_as_a_dead_letter_in_doubt(warehouse: Setting
 
 
 def test_a_message_without_a_row_in_the_ledger_has_a_story_too(warehouse: Settings) -> None:
-    store(warehouse, trace.WRITE_FAILURES, write_failure())
+    store(warehouse, WRITE_FAILURES, write_failure())
 
     (story,) = told(warehouse, "orders:0:7")
 
@@ -299,8 +306,8 @@ def test_a_message_without_a_row_in_the_ledger_has_a_story_too(warehouse: Settin
 def test_a_dead_letter_is_told_with_what_it_is_of(warehouse: Settings) -> None:
     root = {"root_topic": "orders", "root_partition": 0, "root_offset": 7, "hop_count": 1}
     store(warehouse, trace.LEDGER, message("dlq.orders", 0, 5, trace_id=None, outcome="DEAD_LETTERED", **root))
-    store(warehouse, trace.DEAD_LETTERS, dead_letter("orders", 0, 7, "dlq.orders", 5, 4))
-    store(warehouse, trace.DEAD_LETTERS, dead_letter("dlq.orders", 0, 5, "dlq.second", 1, 8))
+    store(warehouse, DEAD_LETTERS, dead_letter("orders", 0, 7, "dlq.orders", 5, 4))
+    store(warehouse, DEAD_LETTERS, dead_letter("dlq.orders", 0, 5, "dlq.second", 1, 8))
 
     said = trace.answer(Warehouse(warehouse), "dlq.orders:0:5").result
 
@@ -321,18 +328,18 @@ def test_a_dead_letter_may_not_name_the_place_of_its_record(
     unnamed: dict[str, Any], what: str, warehouse: Settings
 ) -> None:
     letter = dead_letter("orders", 0, 7, "dlq.orders", 5, 4, source_slice=None) | unnamed
-    store(warehouse, trace.DEAD_LETTERS, letter)
+    store(warehouse, DEAD_LETTERS, letter)
     said = trace.answer(Warehouse(warehouse), "dlq.orders:0:5").result
     assert said.endswith(f"as the dead letter of {what} by orders-workers")
 
 
 def test_a_loop_ends(warehouse: Settings) -> None:
     store(warehouse, trace.LEDGER, message("loop", 0, 0))
-    store(warehouse, trace.DEAD_LETTERS, *(dead_letter("loop", 0, n, "loop", n + 1, n) for n in range(30)))
+    store(warehouse, DEAD_LETTERS, *(dead_letter("loop", 0, n, "loop", n + 1, n) for n in range(30)))
 
     (story,) = told(warehouse, "loop:0:0")
 
-    assert 2 <= len(story["events"]) <= trace.MOST_HOPS + 1
+    assert 2 <= len(story["events"]) <= MOST_HOPS + 1
 
 
 @pytest.mark.parametrize("wanted", [TRACE, TRACEPARENT, TRACE.upper()], ids=["its id", "the header", "in capitals"])
@@ -340,9 +347,9 @@ def test_a_trace_tells_each_of_its_messages(warehouse: Settings, wanted: str) ->
     unwritten = {"outcome": "FAILED", "acknowledged": False, "acknowledged_at": at(3), "acknowledgement_id": "b" * 64}
     store(warehouse, trace.LEDGER, message(offset=None, partition=None, slice="-:x:", **unwritten))
     store(warehouse, trace.LEDGER, message(offset=8, acknowledged_at=at(2)), message(), message(offset=9, trace_id="x"))
-    store(warehouse, trace.ACKNOWLEDGEMENTS, acknowledgement(), acknowledgement(offset=8))
+    store(warehouse, ACKNOWLEDGEMENTS, acknowledgement(), acknowledgement(offset=8))
     refused = acknowledgement(partition=-1, offset=-1, _bronze_id="b" * 64, outcome="FAILED", error="Timeout: no")
-    store(warehouse, trace.ACKNOWLEDGEMENTS, refused, {**refused, "_bronze_id": "c" * 64})
+    store(warehouse, ACKNOWLEDGEMENTS, refused, {**refused, "_bronze_id": "c" * 64})
 
     stories = told(warehouse, wanted)
 
@@ -356,8 +363,8 @@ def test_a_trace_tells_each_of_its_messages(warehouse: Settings, wanted: str) ->
 def test_a_trace_tells_of_a_message_that_was_acknowledged_before_with_another_trace(warehouse: Settings) -> None:
     store(warehouse, trace.LEDGER, message(acknowledgement_count=2, trace_id="first"), message(offset=8))
     again = acknowledgement(trace_id=TRACE, acknowledged_at=at(3), _bronze_id="b" * 64)
-    store(warehouse, trace.ACKNOWLEDGEMENTS, acknowledgement(trace_id="first"), again)
-    store(warehouse, trace.ACKNOWLEDGEMENTS, acknowledgement(offset=8, trace_id=TRACE))
+    store(warehouse, ACKNOWLEDGEMENTS, acknowledgement(trace_id="first"), again)
+    store(warehouse, ACKNOWLEDGEMENTS, acknowledgement(offset=8, trace_id=TRACE))
 
     stories = told(warehouse, TRACE)
 
@@ -366,13 +373,13 @@ def test_a_trace_tells_of_a_message_that_was_acknowledged_before_with_another_tr
 
 def test_a_trace_tells_of_messages_that_are_held(warehouse: Settings) -> None:
     store(warehouse, trace.LEDGER, message())
-    store(warehouse, trace.ACKNOWLEDGEMENTS, acknowledgement())
+    store(warehouse, ACKNOWLEDGEMENTS, acknowledgement())
     waiting = {"trace_id": TRACE, "acknowledged_at": at(5), "scope": "paid"}
     nowhere = acknowledgement("paid", -7, 3, _bronze_id="d" * 64, **waiting)
     again = [acknowledgement("paid", 2, 3, _bronze_id=letter * 64, **waiting) for letter in "bc"]
     no_topic = {**nowhere, "topic": None, "scope": "file:a.jsonl"}
     known = acknowledgement(**{**waiting, "scope": "orders"})
-    store(warehouse, trace.HELD_ACKNOWLEDGEMENTS, nowhere, *again, no_topic, known, {**nowhere, "cluster": "other"})
+    store(warehouse, HELD_ACKNOWLEDGEMENTS, nowhere, *again, no_topic, known, {**nowhere, "cluster": "other"})
 
     stories = told(warehouse, TRACE)
 
@@ -455,7 +462,7 @@ def test_a_mistake_is_told_before_a_table_that_is_not_there(settings: Settings) 
 def test_it_is_told_which_topic_may_be_meant(warehouse: Settings) -> None:
     store(warehouse, trace.LEDGER, message(topic="orders\x1b"))
     assert trace.answer(Warehouse(warehouse), "order:0:99").result.endswith("Did you mean 'orders\\u001b'?")
-    store(warehouse, trace.DEAD_LETTERS, dead_letter("a", 0, 1, "dlq.payments", 3, 1.0))
+    store(warehouse, DEAD_LETTERS, dead_letter("a", 0, 1, "dlq.payments", 3, 1.0))
     assert trace.answer(Warehouse(warehouse), "dlq.payment:0:99").result.endswith("Did you mean 'dlq.payments'?")
     assert "Did you mean" not in trace.answer(Warehouse(warehouse), "dlq.payments:0:99").result
     assert "Did you mean" not in trace.answer(Warehouse(warehouse), "weather:0:99").result
@@ -467,7 +474,7 @@ def test_hostile_names_are_shown(warehouse: Settings) -> None:
     store(warehouse, trace.LEDGER, message(topic, outcome="DEAD_LETTERED"))
     store(
         warehouse,
-        trace.DEAD_LETTERS,
+        DEAD_LETTERS,
         dead_letter(topic, 0, 7, "dlq\n<b>", 5, 4, consumer_group=group, error_message="\t"),
     )
 
@@ -505,11 +512,11 @@ def test_masks_hide_errors(
     monkeypatch.delenv("DLQ_HASH_KEY", raising=False)
     texts = {"error_message": "refused ada@example.org"}
     store(warehouse, trace.LEDGER, message(outcome="DEAD_LETTERED"))
-    store(warehouse, trace.DEAD_LETTERS, dead_letter("orders", 0, 7, "dlq.orders", 5, 4, **texts))
-    store(warehouse, trace.DEAD_LETTERS, dead_letter("payments", 0, 7, "dlq.payments", 5, 4, **texts))
+    store(warehouse, DEAD_LETTERS, dead_letter("orders", 0, 7, "dlq.orders", 5, 4, **texts))
+    store(warehouse, DEAD_LETTERS, dead_letter("payments", 0, 7, "dlq.payments", 5, 4, **texts))
     for topic in ("orders", "payments"):
         place = {"cluster": "default", "dlq_topic": f"dlq.{topic}", "dlq_partition": 0, "dlq_offset": 5}
-        store(warehouse, trace.RECORDS, {**place, "original_topic": topic, **texts, **others})
+        store(warehouse, RECORDS, {**place, "original_topic": topic, **texts, **others})
     mapped = [{"name": "reason", "field": "error_message"}, {"name": "from", "field": "original_topic"}]
     own = {"profile": [{"name": "own", "headers": [mapped[0], {**mapped[1], "mandatory": True}]}]}
     settings = load(
