@@ -16,7 +16,7 @@ from threading import Lock
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.catalog import CATALOG
-from pipelines.commands.query import stored
+from pipelines.commands.stored import stored
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.replay import kept as journals
 from pipelines.replay import store as replays

@@ -153,8 +153,8 @@ def ask(
     verbose: VerboseOption = False,
 ) -> None:
     """Answer an on-call question, or list the questions."""
+    from pipelines.commands import arguments
     from pipelines.commands import ask as questions
-    from pipelines.commands import query as queries
 
     if question is None:
         if param:
@@ -165,7 +165,7 @@ def ask(
         return
     known = questions.find(question)
     settings = settings_under(warehouse, landing, cluster, lands=True, team=team)
-    parameters = queries.parameters_of(param or [], known.text)
+    parameters = arguments.parameters_of(param or [], known.text)
     on_store = Warehouse(settings)
     with on_store.store.pinned():
         remarks = questions.answer_without_jvm(on_store, known, parameters, format, team)
@@ -191,6 +191,7 @@ def sql(
     verbose: VerboseOption = False,
 ) -> None:
     """Query the warehouse with Spark SQL; without a query, a shell that answers one after the other."""
+    from pipelines.commands import arguments
     from pipelines.commands import query as queries
 
     settings = settings_under(warehouse, landing, lands=True)
@@ -199,8 +200,8 @@ def sql(
         if code:
             raise typer.Exit(code)
         return
-    text = queries.text_of(query, file)
-    parameters = queries.parameters_of(param or [], text)
+    text = arguments.text_of(query, file)
+    parameters = arguments.parameters_of(param or [], text)
     with warehouse_with_session(settings) as tables:
         for remark in queries.answer(tables, text, parameters, format):
             say(remark)
@@ -208,10 +209,9 @@ def sql(
 
 def _run_shell(settings: Settings, given: Sequence[str], format: RowsFormat) -> int:
     """Answer what is typed on a terminal or comes from standard input, in one session; return the exit code."""
-    from pipelines.commands import query as queries
-    from pipelines.commands import shell
+    from pipelines.commands import arguments, shell
 
-    queries.parameters_of(given)  # a mistake is said before Spark starts
+    arguments.parameters_of(given)  # a mistake is said before Spark starts
     with contextlib.ExitStack() as kept:
         if sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty()):
             shell.run(kept.enter_context(warehouse_with_session(settings)), given, format, say)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TextIO
 
 from expectations.text import visible
-from pipelines.commands import query, tabular
+from pipelines.commands import arguments, query, remarks, statements, stored, tabular
 from pipelines.commands import rows as printed
 from pipelines.commands.masked import masked
 from pipelines.commands.of_team import narrowed, unlimited
@@ -62,7 +62,7 @@ class Question:
 
 def questions() -> dict[str, Question]:
     """Return the questions by name."""
-    return {path.stem: Question(path.stem, path.read_text(encoding="utf-8")) for path in query.questions()}
+    return {path.stem: Question(path.stem, path.read_text(encoding="utf-8")) for path in arguments.questions()}
 
 
 def find(name: str) -> Question:
@@ -92,7 +92,7 @@ def write_list(form: str, out: TextIO) -> None:
 def answer_without_jvm(
     warehouse: Warehouse,
     question: Question,
-    values: Mapping[str, query.Parameter],
+    values: Mapping[str, arguments.Parameter],
     form: str,
     team: str | None = None,
 ) -> list[str] | None:
@@ -109,13 +109,13 @@ def answer_without_jvm(
         written = printed.write(seen, form, sys.stdout, tabular.terminal_width(sys.stdout))
     except (translate.Untranslatable, printed.Unprintable):
         return None
-    return query.remarks_after(warehouse, question.text, values, form, written)
+    return remarks.remarks_after(warehouse, question.text, values, form, written)
 
 
 def answer_with_spark(
     warehouse: Warehouse,
     question: Question,
-    values: Mapping[str, query.Parameter],
+    values: Mapping[str, arguments.Parameter],
     form: str,
     team: str | None = None,
 ) -> list[str]:
@@ -135,7 +135,7 @@ def _narrowed(
     return text, lambda rows: masked(narrowed(rows, settings, team, question.name, most), settings)
 
 
-def rows_without_jvm(warehouse: Warehouse, text: str, values: Mapping[str, query.Parameter]) -> printed.Rows:
+def rows_without_jvm(warehouse: Warehouse, text: str, values: Mapping[str, arguments.Parameter]) -> printed.Rows:
     """Return the rows of DuckDB's answer to a statement of Spark SQL.
 
     Raises Untranslatable: only Spark can answer. UsageError: a parameter has no value, or one of another type, or a
@@ -143,12 +143,12 @@ def rows_without_jvm(warehouse: Warehouse, text: str, values: Mapping[str, query
     """
     named = sorted(translate.parameters(text))
     if absent := [name for name in named if name not in values]:
-        raise query.no_value(*absent)
+        raise arguments.no_value(*absent)
     for name in named:
         if PARAMETERS.get(name) is int and isinstance(values[name], str | bool):
             raise UsageError(f":{name} takes a whole number, not '{elided(visible(str(values[name])), WIDEST)}'.")
         if name != "now" and type(values[name]) is not PARAMETERS.get(name):
             raise translate.Untranslatable(f"the type of :{name}")
-    tables = query.statement_tables(text).intersection(query.TABLES)
-    fetched = sessions.answer(warehouse, text, values, tables, query.present(warehouse, tables))
+    tables = statements.statement_tables(text).intersection(stored.TABLES)
+    fetched = sessions.answer(warehouse, text, values, tables, stored.present(warehouse, tables))
     return printed.FetchedRows(fetched.names, fetched.types, fetched.rows)

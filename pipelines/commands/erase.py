@@ -25,8 +25,8 @@ from pipelines.columns.profiles import profiles_of
 from pipelines.commands import display
 from pipelines.commands.check import Check
 from pipelines.commands.maintain import unless_backed_up
-from pipelines.commands.query import stored
 from pipelines.commands.selection import DEAD_LETTERS, Selected, Selector, select
+from pipelines.commands.stored import stored
 from pipelines.engines.duckdb import sessions
 from pipelines.engines.duckdb.translate import translated
 from pipelines.erasure import Words

@@ -14,7 +14,7 @@ from expectations.rules import counted
 from pipelines import moments
 from pipelines.catalog import CATALOG
 from pipelines.commands import display
-from pipelines.commands.query import stored
+from pipelines.commands.stored import stored
 from pipelines.errors import UsageError, WriterBusy
 from pipelines.settings import Settings
 from pipelines.steps import retention

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from expectations.rules import counted
 from pipelines.catalog import SCHEMA
 from pipelines.commands import display
-from pipelines.commands.query import stored
+from pipelines.commands.stored import stored
 from pipelines.run.runner import contracts
 from pipelines.settings import Settings
 from pipelines.steps import migrate

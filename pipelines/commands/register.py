@@ -12,8 +12,8 @@ from expectations.text import visible
 from pipelines.catalogs import described as tables_of
 from pipelines.catalogs.described import Described, is_same_location
 from pipelines.catalogs.statements import Names
-from pipelines.commands.query import LAYERS
-from pipelines.commands.query import STORED as TABLES
+from pipelines.commands.stored import LAYERS
+from pipelines.commands.stored import STORED as TABLES
 from pipelines.errors import UsageError
 from pipelines.settings import located, s3
 from pipelines.text import first_names, hint

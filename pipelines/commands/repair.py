@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from expectations.rules import counted
 from pipelines.catalog import CATALOG
-from pipelines.commands.query import stored
+from pipelines.commands.stored import stored
 from pipelines.errors import AfterlogError
 from pipelines.settings import Settings
 from pipelines.stage import Land, Stage

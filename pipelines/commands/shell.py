@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from pipelines.commands import query
+from pipelines.commands import arguments, query, statements, stored
 from pipelines.errors import AfterlogError, UsageError, readable
 from pipelines.run import interrupt
 from pipelines.warehouse.alert_log import ALERTS
@@ -55,7 +55,7 @@ def answers(
     def answered(text: str) -> int:
         begun = time.monotonic()
         try:
-            for remark in query.answer(warehouse, text, query.parameters_of(given), form):
+            for remark in query.answer(warehouse, text, arguments.parameters_of(given), form):
                 say(remark)
         except Exception as error:
             known = readable(error)
@@ -81,14 +81,14 @@ def read(lines: TextIO, answer: Answer) -> int:
     rest = ""
     try:
         for line in lines:
-            found, rest = query.statements(rest + line)
+            found, rest = statements.statements(rest + line)
             codes += map(answer, found)
     except UnicodeDecodeError:
         raise UsageError("Standard input is not UTF-8.") from None
-    if not query.is_blank(rest):
+    if not statements.is_blank(rest):
         codes.append(answer(rest))
     if not codes:
-        raise query.no_statement()
+        raise arguments.no_statement()
     return next(filter(None, codes), 0)
 
 
@@ -106,9 +106,9 @@ def loop(session: PromptSession[str], answer: Answer, stopped: Callable[[], None
             return
         if typed.strip().removesuffix(";").strip().lower() in ENDS:
             return
-        found, rest = query.statements(typed)
+        found, rest = statements.statements(typed)
         try:
-            for text in (*found, *([] if query.is_blank(rest) else [rest])):
+            for text in (*found, *([] if statements.is_blank(rest) else [rest])):
                 answer(text)
         except KeyboardInterrupt:
             stopped()
@@ -179,10 +179,10 @@ def is_complete(text: str) -> bool:
     """Tell whether Enter ends what is typed: a line without an open literal or bracket, or all up to a ``;``."""
     if text.strip().lower() in ("", *ENDS):
         return True
-    _, rest = query.statements(text)
-    if query.is_blank(rest):
+    _, rest = statements.statements(text)
+    if statements.is_blank(rest):
         return True
-    return "\n" not in text.strip() and not query.is_open(rest)
+    return "\n" not in text.strip() and not statements.is_open(rest)
 
 
 def history() -> History:
@@ -217,7 +217,7 @@ def completions(document: Document) -> Iterator[Completion]:
 
     before = document.text_before_cursor
     typed = before[_start_of_word(before) :]
-    if query.is_in_text(before):
+    if statements.is_in_text(before):
         return
     for name, what in _names(document.text, typed):
         yield Completion(name, start_position=-len(typed), display_meta=what)
@@ -275,4 +275,4 @@ def columns() -> Mapping[str, tuple[str, ...]]:
 
     contracts = (*runner.contracts(), freshness.FRESHNESS, ALERTS)
     named = {contract.table: tuple(column.name for column in contract.stored) for contract in contracts}
-    return {table: named[table] for table in query.TABLES if table in named}
+    return {table: named[table] for table in stored.TABLES if table in named}

@@ -10,7 +10,7 @@ from typing import Any
 from pipelines import moments
 from pipelines.catalog import CATALOG
 from pipelines.commands import display
-from pipelines.commands.query import stored
+from pipelines.commands.stored import stored
 from pipelines.steps import retention
 from pipelines.text import size_of
 from pipelines.warehouse.outdated import LEAST_DAYS, outdated

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from expectations.owners import owner_sql
-from pipelines.commands import query
+from pipelines.commands import arguments, query
 from pipelines.commands.incidents.reading import HOUR, RECORDS, SUMMARY
 from pipelines.engines.duckdb import sessions
 from pipelines.warehouse import jvmless
@@ -59,7 +59,7 @@ def _summed(warehouse: Warehouse, text: str, begin: datetime, end: datetime) -> 
 
 
 def _counted(warehouse: Warehouse, after: datetime, until: datetime, hour: datetime) -> list[dict[str, Any]]:
-    values: dict[str, query.Parameter] = {
+    values: dict[str, arguments.Parameter] = {
         "cluster": warehouse.cluster,
         "after": after,
         "until": until,

@@ -17,7 +17,7 @@ import pytest
 
 from local.demo import land as land_demo
 from pipelines.catalog import stages
-from pipelines.commands import ask, query
+from pipelines.commands import arguments, ask, query, remarks
 from pipelines.commands import rows as printed
 from pipelines.commands.generate import generate
 from pipelines.errors import UsageError
@@ -55,7 +55,7 @@ OTHER_MOMENTS = (
     datetime(2026, 11, 21, 2, 30, tzinfo=UTC),
     datetime(1999, 12, 31, 23, tzinfo=UTC),  # an hour without rows
 )
-PLACES: tuple[dict[str, query.Parameter], ...] = (
+PLACES: tuple[dict[str, arguments.Parameter], ...] = (
     {"topic": "orders", "partition": 0, "offset": 0},
     {"topic": "host'ile", "partition": 0, "offset": 1},
     {"topic": "' OR true --", "partition": 0, "offset": 0},
@@ -102,7 +102,7 @@ def rich(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.Te
     return settings
 
 
-def parameter_sets(question: ask.Question) -> list[dict[str, query.Parameter]]:
+def parameter_sets(question: ask.Question) -> list[dict[str, arguments.Parameter]]:
     """What to ask a question with."""
     if ":topic" in question.text:
         return [{"now": CAPTURED, **place} for place in PLACES]
@@ -132,7 +132,7 @@ def test_duckdb_answers_what_spark_answers_at_other_times(name: str, rich: Setti
 
 
 def compared(
-    question: ask.Question, settings: Settings, spark: SparkSession, asked: Sequence[dict[str, query.Parameter]]
+    question: ask.Question, settings: Settings, spark: SparkSession, asked: Sequence[dict[str, arguments.Parameter]]
 ) -> int:
     """Compare the answers to a question with some parameters, line by line; return how many rows they have."""
     warehouse = Warehouse(settings, spark)
@@ -217,10 +217,10 @@ def test_questions_are_listed_in_words() -> None:
 
 def test_remarks_are_those_of_sql(rich: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     question = ask.find("top_groups")
-    values = query.parameters_of([])
-    remarks = ask.answer_without_jvm(Warehouse(rich), question, values, "table")
-    assert remarks == query.remarks(Warehouse(rich), question.text, values, 0)
-    assert remarks
+    values = arguments.parameters_of([])
+    said = ask.answer_without_jvm(Warehouse(rich), question, values, "table")
+    assert said == remarks.remarks(Warehouse(rich), question.text, values, 0)
+    assert said
     assert capsys.readouterr().err == "0 rows\n"
 
 

@@ -25,7 +25,7 @@ from pipelines.alerts import sender
 from pipelines.backup import backup
 from pipelines.cli import app
 from pipelines.commands.maintain import maintain
-from pipelines.commands.query import STORED
+from pipelines.commands.stored import STORED
 from pipelines.errors import EnvironmentLacking
 from pipelines.replay import actions as replays
 from pipelines.replay import store

@@ -19,7 +19,7 @@ from expectations import suite
 from expectations.text import visible
 from pipelines import cli
 from pipelines.catalog import stages
-from pipelines.commands import doctor, query, trace
+from pipelines.commands import arguments, doctor, query, trace
 from pipelines.errors import UsageError
 from pipelines.run import freshness, runner, sessions
 from pipelines.run.readmit import readmit, stage_with_quarantine
@@ -188,7 +188,7 @@ def test_lines_without_a_topic_are_of_the_scope_of_their_file(spark: SparkSessio
     few_of = "&lt;i&gt;&#36;{few}\\u001b.jsonl lines 1-12 (12 lines): the line is not a JSON object"
     assert f"32 lines cannot be read: {where}; {few_of}" in docs
     assert "<i>" not in docs
-    reasons = query.text_of(None, Path("sql/questions/quarantine_reasons.sql"))
+    reasons = arguments.text_of(None, Path("sql/questions/quarantine_reasons.sql"))
     found = [
         (row["state"], row["record_count"]) for row in query.rows_of(Warehouse(settings, spark), reasons, {}).collect()
     ]

@@ -14,7 +14,7 @@ import typer
 from pyspark.sql import SparkSession
 
 from pipelines.cli import app
-from pipelines.commands import ask, query
+from pipelines.commands import arguments, ask, query
 from pipelines.kafka.properties import properties
 from pipelines.settings import ROOT, Settings, load
 from pipelines.settings.layers import fields_of
@@ -122,15 +122,17 @@ def test_queries_answer(spark: SparkSession, settings: Settings, capsys: pytest.
     for command in sorted(queries):
         given = parsed(command)
         file = ROOT / given["file"] if given["file"] else None
-        parameters = query.parameters_of(given["param"] or [])
-        query.answer(Warehouse(settings, spark), query.text_of(given["query"], file), parameters, str(given["format"]))
+        parameters = arguments.parameters_of(given["param"] or [])
+        query.answer(
+            Warehouse(settings, spark), arguments.text_of(given["query"], file), parameters, str(given["format"])
+        )
         assert capsys.readouterr().out.strip(), command
     questions = {tuple(command.values[0]) for command in COMMANDS if command.values[0][0] == "ask"}
     assert len(questions) >= 8
     for command in sorted(questions):
         given = parsed(command)
         if given["question"]:
-            question, parameters = ask.find(given["question"]), query.parameters_of(given["param"] or [])
+            question, parameters = ask.find(given["question"]), arguments.parameters_of(given["param"] or [])
             if ask.answer_without_jvm(Warehouse(settings), question, parameters, str(given["format"])) is None:
                 query.answer(Warehouse(settings, spark), question.text, parameters, str(given["format"]))
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipelines.catalog import stages
+from pipelines.commands import arguments, query, statements
 from pipelines.commands import ask as questions
-from pipelines.commands import query
 from pipelines.commands.generate import generate
 from pipelines.commands.incidents import reading
 from pipelines.run import runner
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 QUESTIONS = sorted((ROOT / "sql" / "questions").glob("*.sql"))
 CAPTURES = ROOT / "tests" / "data" / "dlq"
-WHERE: dict[str, query.Parameter] = {
+WHERE: dict[str, arguments.Parameter] = {
     "topic": "orders",
     "partition": 0,
     "offset": 0,
@@ -108,7 +108,9 @@ def captured_feeds(spark: SparkSession, empty_warehouse: Path, tmp_path_factory:
 
 @pytest.fixture
 def ask(spark: SparkSession) -> Ask:
-    def asked(landed: Landed, question: str, now: str | None = None, **values: query.Parameter) -> list[dict[str, Any]]:
+    def asked(
+        landed: Landed, question: str, now: str | None = None, **values: arguments.Parameter
+    ) -> list[dict[str, Any]]:
         text = (ROOT / "sql" / "questions" / f"{question}.sql").read_text(encoding="utf-8")
         moment = datetime.fromisoformat(now) if now else CAPTURED
         return [
@@ -276,7 +278,7 @@ def test_what_is_in_quarantine(generated: Landed, ask: Ask) -> None:
 
 def test_the_question_about_quarantine_reads_every_table_of_rejected_rows() -> None:
     text = (ROOT / "sql" / "questions" / "quarantine_reasons.sql").read_text(encoding="utf-8")
-    assert query.statement_tables(text) == {
+    assert statements.statement_tables(text) == {
         contract.table for contract in runner.contracts() if contract.table.startswith(("quarantine.", "held."))
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from expectations.contract import contract_of
-from pipelines.commands.query import STORED
+from pipelines.commands.stored import STORED
 from pipelines.run.runner import contracts
 from pipelines.warehouse.redaction import contents_of
 

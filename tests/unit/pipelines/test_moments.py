@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipelines.commands import query
+from pipelines.commands import arguments
 from pipelines.errors import UsageError
 from pipelines.moments import moment_of
 
@@ -63,7 +63,7 @@ def test_a_span_that_lies_ahead_is_not_ago() -> None:
 
 
 def test_a_question_takes_a_time_relative_to_the_present() -> None:
-    asked = query.parameters_of(["now=2h"])["now"]
+    asked = arguments.parameters_of(["now=2h"])["now"]
     assert isinstance(asked, datetime)
     assert timedelta(hours=2) <= datetime.now(UTC) - asked < timedelta(hours=2, minutes=1)
 

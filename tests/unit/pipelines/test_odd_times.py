@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.alerts import news
-from pipelines.commands import ask, findings, query, show, trace
+from pipelines.commands import arguments, ask, findings, query, show, trace
 from pipelines.commands.incidents import front, listing, story
 from pipelines.commands.incidents.reading import Incidents
 from pipelines.metrics import families
@@ -108,7 +108,7 @@ def test_a_page_offers_a_statement_for_exactly_the_dead_letters_of_an_incident(
     for case in reading.gather(tables).incidents:
         (command,) = (one.text for one in case.commands if one.words == "its dead letters")
         _, _, statement, *given = shlex.split(command)
-        values = query.parameters_of(given[1::2], statement)
+        values = arguments.parameters_of(given[1::2], statement)
         found.append(sorted(row["dlq_offset"] for row in query.rows_of(tables, statement, values).collect()))
     assert sorted(found) == [[0, 8], [2, 3], [5], [9]]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.commands import ask, query
+from pipelines.commands import arguments, ask
 from pipelines.commands import rows as printed
 from pipelines.commands.masked import COLUMNS, masked
 from pipelines.settings import Settings
@@ -21,7 +21,7 @@ ABOUT_ERRORS = [
     for name, one in ask.questions().items()
     if ("silver.dlq_records" in one.text and "error_message" in one.text) or "error_pattern" in one.text
 ]
-VALUES: dict[str, query.Parameter] = {"now": at(9), "topic": "orders", "partition": 0, "offset": 7}
+VALUES: dict[str, arguments.Parameter] = {"now": at(9), "topic": "orders", "partition": 0, "offset": 7}
 
 
 def answered(settings: Settings, name: str, form: str, capsys: pytest.CaptureFixture[str]) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 from expectations.gold.dlq_summary import CONTRACT as SUMMARY
 from pipelines.catalog import CATALOG
-from pipelines.commands import query
+from pipelines.commands import arguments, query, statements, stored
 from pipelines.errors import UsageError
 from pipelines.settings import ROOT, Settings, load
 from pipelines.warehouse.tables import Warehouse
@@ -44,7 +44,7 @@ NOW = {"now": datetime(2026, 11, 21, 2, tzinfo=UTC)}
     ],
 )
 def test_a_statement_names_its_tables(text: str, tables: set[str]) -> None:
-    assert query.statement_tables(text) == tables
+    assert statements.statement_tables(text) == tables
 
 
 @pytest.mark.parametrize(
@@ -64,15 +64,15 @@ def test_a_statement_names_its_tables(text: str, tables: set[str]) -> None:
         pytest.param("p=2026-13-41", "2026-13-41", id="no date"),
     ],
 )
-def test_a_parameter_is_typed_by_its_form(argument: str, value: query.Parameter) -> None:
-    typed = query.parameters_of([argument])["p"]
+def test_a_parameter_is_typed_by_its_form(argument: str, value: arguments.Parameter) -> None:
+    typed = arguments.parameters_of([argument])["p"]
 
     assert (typed, type(typed)) == (value, type(value))
 
 
 def test_now_is_the_present_unless_it_is_given() -> None:
-    assert abs((datetime.now(UTC) - query.parameters_of([])["now"]).total_seconds()) < 60  # type: ignore[operator]
-    assert query.parameters_of(["now=2026-11-21"])["now"] == datetime(2026, 11, 21, tzinfo=UTC)
+    assert abs((datetime.now(UTC) - arguments.parameters_of([])["now"]).total_seconds()) < 60  # type: ignore[operator]
+    assert arguments.parameters_of(["now=2026-11-21"])["now"] == datetime(2026, 11, 21, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_now_is_the_present_unless_it_is_given() -> None:
 )
 def test_a_parameter_that_cannot_be_used(given: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        query.parameters_of([given])
+        arguments.parameters_of([given])
 
 
 @pytest.mark.parametrize(
@@ -100,27 +100,27 @@ def test_a_parameter_that_cannot_be_used(given: str, said: str) -> None:
 )
 def test_a_parameter_that_the_statement_does_not_take_is_refused(given: list[str], said: str) -> None:
     text = "SELECT ':no', 1 -- :none\nFROM t WHERE g = :group"
-    assert query.parameters_of(["group=a"], text)["group"] == "a"
-    assert query.parameters_of(["now=2026-11-21"], "SELECT :now")["now"] == datetime(2026, 11, 21, tzinfo=UTC)
+    assert arguments.parameters_of(["group=a"], text)["group"] == "a"
+    assert arguments.parameters_of(["now=2026-11-21"], "SELECT :now")["now"] == datetime(2026, 11, 21, tzinfo=UTC)
     with pytest.raises(UsageError, match="it takes none"):
-        query.parameters_of(["now=2026-11-21"], "SELECT 1")
+        arguments.parameters_of(["now=2026-11-21"], "SELECT 1")
     with pytest.raises(UsageError, match=re.escape(said)):
-        query.parameters_of(given, text)
-    assert query.parameters_of(given, "what only Spark can parse (:group")
+        arguments.parameters_of(given, text)
+    assert arguments.parameters_of(given, "what only Spark can parse (:group")
 
 
 def test_a_statement_comes_from_an_argument_or_a_file(tmp_path: Path) -> None:
     file = tmp_path / "a.sql"
     file.write_text("select 'ö'", encoding="utf-8")
 
-    assert query.text_of(None, file) == "select 'ö'"
-    assert query.text_of("select 1", None) == "select 1"
+    assert arguments.text_of(None, file) == "select 'ö'"
+    assert arguments.text_of("select 1", None) == "select 1"
     for statement, path in ((None, None), ("select 1", file), (None, tmp_path / "none.sql"), (None, tmp_path)):
         with pytest.raises(UsageError):
-            query.text_of(statement, path)
+            arguments.text_of(statement, path)
     file.write_bytes(b"\xff")
     with pytest.raises(UsageError, match="not UTF-8"):
-        query.text_of(None, file)
+        arguments.text_of(None, file)
 
 
 def test_a_question_that_is_not_there_is_told_what_may_be_meant(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_question_that_is_not_there_is_told_what_may_be_meant(tmp_path: Path) 
         (tmp_path / "a\x1b.sql", r"a\\u001b.sql cannot be read: No such file or directory\.$"),
     ):
         with pytest.raises(UsageError, match=said):
-            query.text_of(None, file)
+            arguments.text_of(None, file)
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def ask(spark: SparkSession, warehouse: Settings) -> Callable[..., str]:
-    def asked(text: str, form: str = "json", width: int | None = None, **values: query.Parameter) -> str:
+    def asked(text: str, form: str = "json", width: int | None = None, **values: arguments.Parameter) -> str:
         out = io.StringIO()
         query.write(query.rows_of(Warehouse(warehouse, spark), text, NOW | values), form, out, width=width)
         return out.getvalue()
@@ -402,7 +402,7 @@ def test_people_are_told_how_many_rows(
 
 
 def test_show_tables_shows_those_of_all_layers(spark: SparkSession, warehouse: Settings) -> None:
-    for layer in filter(spark.catalog.databaseExists, query.LAYERS):  # tables of other tests' warehouses
+    for layer in filter(spark.catalog.databaseExists, stored.LAYERS):  # tables of other tests' warehouses
         for table in spark.sql(f"SHOW TABLES IN {layer}").where("not isTemporary").collect():
             spark.sql(f"DROP TABLE {layer}.{table.tableName}")
 

@@ -14,7 +14,7 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from pipelines.commands import query, shell
+from pipelines.commands import shell, statements, stored
 from pipelines.errors import UsageError
 
 CTRL_C, CTRL_D, ENTER, ALT_ENTER = "\x03", "\x04", "\r", "\x1b\r"
@@ -60,7 +60,7 @@ def typed() -> Callable[..., list[str]]:
     ],
 )
 def test_a_semicolon_ends_a_statement(text: str, found: list[str], rest: str) -> None:
-    assert query.statements(text) == (found, rest)
+    assert statements.statements(text) == (found, rest)
 
 
 def test_one_line_or_a_semicolon_ends_what_is_typed(typed: Callable[..., list[str]]) -> None:
@@ -137,7 +137,7 @@ def test_tab_completes_in_the_shell() -> None:
 
 
 def test_columns_are_those_of_every_table() -> None:
-    assert set(shell.columns()) == set(query.TABLES)
+    assert set(shell.columns()) == set(stored.TABLES)
     assert all(shell.columns().values())
 
 

@@ -12,7 +12,7 @@ from arro3.core import Array, DataType, Table
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from pipelines.catalog import CATALOG, stages, stages_of_type
-from pipelines.commands import query
+from pipelines.commands import remarks
 from pipelines.errors import UsageError
 from pipelines.run import newest
 from pipelines.settings import LANDING_DIRECTORIES, ROOT, Settings, load
@@ -58,7 +58,7 @@ def of(settings: Settings, feed: str = "dlq", now: datetime = NOW) -> newest.New
 
 
 def asked(settings: Settings, text: str, written: int = 0, now: datetime = NOW) -> list[str]:
-    return query.remarks(Warehouse(settings), text, {"now": now}, written)
+    return remarks.remarks(Warehouse(settings), text, {"now": now}, written)
 
 
 def question(name: str) -> str:
@@ -289,12 +289,12 @@ def test_statements_of_ones_own_are_told_too(settings: Settings) -> None:
     dead_letters(settings, NOW - now + 5 * HOUR)
     own = "SELECT count(*) FROM silver.dlq_records WHERE routed_at >"
     for clock in ("now() - INTERVAL 2 HOURS", "current_timestamp - interval '30' minutes", "current_date"):
-        (said,) = query.remarks(Warehouse(settings), f"{own} {clock}", {"now": now}, 1)
+        (said,) = remarks.remarks(Warehouse(settings), f"{own} {clock}", {"now": now}, 1)
         assert "the newest record is 5 hours old" in said
-    assert query.remarks(Warehouse(settings), f"{own} now() - INTERVAL 1 DAY", {"now": now}, 0) == []
-    assert query.remarks(Warehouse(settings), f"{own} 'now()' -- now()", {"now": now}, 0) == []
-    assert query.remarks(Warehouse(settings), "SELECT 1 WHERE :now IS NULL", {"now": now}, 0) == []
-    assert query.remarks(Warehouse(settings), "SELECT :now FROM silver.nonsense", {"now": now}, 0) == []
+    assert remarks.remarks(Warehouse(settings), f"{own} now() - INTERVAL 1 DAY", {"now": now}, 0) == []
+    assert remarks.remarks(Warehouse(settings), f"{own} 'now()' -- now()", {"now": now}, 0) == []
+    assert remarks.remarks(Warehouse(settings), "SELECT 1 WHERE :now IS NULL", {"now": now}, 0) == []
+    assert remarks.remarks(Warehouse(settings), "SELECT :now FROM silver.nonsense", {"now": now}, 0) == []
 
 
 def test_an_absent_route_explains_why_nobody_was_told(settings: Settings) -> None:
