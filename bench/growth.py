@@ -21,7 +21,7 @@ import psutil
 from bench.records import acknowledgements, dead_letters, land_lines, pushed, stated
 from pipelines.catalog import stages
 from pipelines.engines.duckdb import sessions
-from pipelines.run import runner
+from pipelines.run import contracts, runner
 from pipelines.settings import Settings
 from pipelines.stores import lock
 from pipelines.warehouse.quality import StageRun
@@ -160,7 +160,7 @@ class Cost:
 def cost_onto(spark: SparkSession, settings: Settings, scenario: Scenario, history: int, landed_in: int) -> Cost:
     """Return the cost of the second of two runs of new rows, on top of so many rows, and remove the warehouse."""
     warehouse = Warehouse(settings, spark)
-    warehouse.ensure_all(runner.contracts())
+    warehouse.ensure_all(contracts.contracts())
     of_feeds = [stage for stage in stages() if {stage.feed, *stage.also} & set(scenario.feeds)]
     tables = [stage.table for stage in of_feeds]
     batches = [history // landed_in] * landed_in if history else []

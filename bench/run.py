@@ -45,7 +45,7 @@ from pipelines.commands.generate import generate
 from pipelines.installation import COMMAND
 from pipelines.jvm import jars, launch
 from pipelines.jvm.session import spark_session
-from pipelines.run import runner
+from pipelines.run import contracts, runner
 from pipelines.run.follow import health_file
 from pipelines.settings import ROOT, Settings, load
 from pipelines.steps import scopes
@@ -252,7 +252,7 @@ def increment(bench: Bench) -> None:
         many.append(bench.run(large))
         small = bench.settings(f"onto-none-{batch}")
         generate(1_000, 5 + batch, Path(small.landing))
-        Warehouse(small, bench.spark).ensure_all(runner.contracts())
+        Warehouse(small, bench.spark).ensure_all(contracts.contracts())
         none.append(bench.run(small))
     parts = {"onto": onto, "seconds": many, "onto_none_seconds": none}
     bench.keep("1,000 records onto many / onto none", median(many) / median(none), "x", 2.0, **parts)
@@ -279,7 +279,7 @@ def topology(bench: Bench) -> None:
 def ledger(bench: Bench) -> None:
     """Measure acknowledgements against dead letters, then 1,000 more; a partition's offsets come in order."""
     settings, acknowledged, dead = bench.settings("ledger"), bench.records(5_000_000), bench.records(100_000)
-    Warehouse(settings, bench.spark).ensure_all(runner.contracts())
+    Warehouse(settings, bench.spark).ensure_all(contracts.contracts())
     land_lines(acknowledgements(bench.spark, acknowledged), settings.landing_of("acknowledgements") / "first")
     land_lines(dead_letters(bench.spark, dead, acknowledged // dead), settings.landing_of("dlq") / "first")
     bench.run(settings, "dlq")
@@ -327,7 +327,7 @@ def segments(bench: Bench) -> None:
     with segment.open("wb") as out:
         for number in range(batches):  # the checksum of a batch does not cover its base offset
             out.write((number * len(records)).to_bytes(8, "big") + body[8:])
-    Warehouse(settings, bench.spark).ensure_all(runner.contracts())
+    Warehouse(settings, bench.spark).ensure_all(contracts.contracts())
     began = time.perf_counter()
     with lock.writer(settings, "bench"):
         runner.run(Warehouse(settings, bench.spark), stages(only="bronze.record_batches"))
@@ -493,7 +493,7 @@ def catch_up(bench: Bench) -> None:
         for attempt in range(2):
             for name, given in (("files", files), ("topics", topics)):
                 settings = given.model_copy(update={"warehouse": str(bench.scratch / f"catch-up-{name}-{attempt}")})
-                Warehouse(settings, bench.spark).ensure_all(runner.contracts())
+                Warehouse(settings, bench.spark).ensure_all(contracts.contracts())
                 began = time.perf_counter()
                 with lock.writer(settings, "bench"):
                     (landed,) = runner.run(Warehouse(settings, bench.spark), stages("dlq", layer="bronze"))

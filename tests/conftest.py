@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 
 from pipelines.engines.choose import SPARK, Choice
-from pipelines.run import runner
+from pipelines.run import contracts
 from pipelines.settings import Settings, load
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import engines, examples
@@ -77,7 +77,7 @@ def empty_warehouse(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
     def make(directory: Path) -> Path:
         warehouse = directory / "warehouse"
         spark = request.getfixturevalue("spark")  # a worker that only copies the tables needs no session
-        Warehouse(load(warehouse=str(warehouse)), spark).ensure_all(runner.contracts())
+        Warehouse(load(warehouse=str(warehouse)), spark).ensure_all(contracts.contracts())
         return warehouse
 
     return once(tmp_path_factory, "empty", make)

@@ -250,7 +250,7 @@ def rebuild(
 ) -> None:
     """Compute a table again from the whole of its inputs: the way out where a defect broke its facts."""
     from pipelines.commands import display
-    from pipelines.run import runner, traces
+    from pipelines.run import summaries, traces
 
     settings = settings_under(warehouse, landing)
     stage = _computed(table)
@@ -261,7 +261,7 @@ def rebuild(
             sessions.session(settings, watch, gates=True) as spark,
         ):
             watch.begins(stage.table, 1, 1)
-            done = runner.rebuild(Warehouse(settings, spark), stage, accept=accept, say=say)
+            done = summaries.rebuild(Warehouse(settings, spark), stage, accept=accept, say=say)
         trace.done = [done]
         if format == "json":
             print(json.dumps({"run_id": done.run_id, "tables": [done.as_json()]}))

@@ -8,7 +8,7 @@ from expectations.rules import counted
 from pipelines.catalog import SCHEMA
 from pipelines.commands import display
 from pipelines.commands.stored import stored
-from pipelines.run.runner import contracts
+from pipelines.run.contracts import contracts
 from pipelines.settings import Settings
 from pipelines.steps import migrate
 from pipelines.steps.migrate import Migration

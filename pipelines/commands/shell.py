@@ -271,8 +271,9 @@ def _aliases(text: str) -> dict[str, str]:
 @cache
 def columns() -> Mapping[str, tuple[str, ...]]:
     """Return the columns of each table, as its contract names them."""
-    from pipelines.run import freshness, runner
+    from pipelines.run import freshness
+    from pipelines.run.contracts import contracts
 
-    contracts = (*runner.contracts(), freshness.FRESHNESS, ALERTS)
-    named = {contract.table: tuple(column.name for column in contract.stored) for contract in contracts}
+    known = (*contracts(), freshness.FRESHNESS, ALERTS)
+    named = {contract.table: tuple(column.name for column in contract.stored) for contract in known}
     return {table: named[table] for table in stored.TABLES if table in named}

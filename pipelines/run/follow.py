@@ -18,7 +18,7 @@ from pipelines.errors import ClustersLeft, EnvironmentLacking, UsageError, Write
 from pipelines.jvm import session, small
 from pipelines.kafka.errors import NoTopics, Refused, probed
 from pipelines.moments import now
-from pipelines.run import freshness, runner
+from pipelines.run import freshness, idleness, runner, stopped
 from pipelines.run.stop import Stop
 from pipelines.settings import LANDING_DIRECTORIES, PROJECT, Settings
 from pipelines.stage import Split, Stage
@@ -182,7 +182,7 @@ class Follower:
         try:
             with self._turn():
                 self._run(kept)
-        except runner.Stopped:
+        except stopped.Stopped:
             return
         except WriterBusy as busy:
             result, message = "skipped", str(busy)
@@ -232,7 +232,7 @@ class Follower:
                     break
                 except WriterBusy:
                     if self.stop.asked():
-                        raise runner.Stopped from None
+                        raise stopped.Stopped from None
                     if self.clock() >= until:
                         raise
                     self.stop.wait(lock.pause(self.settings.warehouse))
@@ -252,8 +252,8 @@ class Follower:
         self._look_at_blocked()
         stages = self._awake()
         warehouse = replace(self.warehouse, settings=settings)
-        if runner.idle(warehouse, stages):
-            self._note_held(runner.at_rest(self.warehouse, stages, ""))
+        if idleness.idle(warehouse, stages):
+            self._note_held(idleness.at_rest(self.warehouse, stages, ""))
             return
         if self.warehouse.session is None:
             self._start(kept)
@@ -342,7 +342,7 @@ class Follower:
 
     def _blocked_upstream(self) -> set[str]:
         if self.warehouse.opens_tables or self.warehouse.session is not None:
-            self.blocked_upstream = runner.blocked_upstream(self.warehouse, self.stages)
+            self.blocked_upstream = idleness.blocked_upstream(self.warehouse, self.stages)
         return self.blocked_upstream
 
     def _tell_failure(self, error: Exception) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pipelines.errors import AfterlogError
 from pipelines.jvm import small
 from pipelines.jvm.session import SHORT_WORK
-from pipelines.run import freshness, runner, sessions
+from pipelines.run import freshness, idleness, ids, runner, sessions
 from pipelines.settings import Settings
 from pipelines.stage import Stage
 from pipelines.steps.held import Acceptance
@@ -33,8 +33,8 @@ def run_once(
         if warehouse.opens_tables:
             for remark in accepted.remarks(warehouse):
                 say(remark)
-        if runner.idle(warehouse, chosen, accepted):
-            done = runner.at_rest(warehouse, chosen, runner.new_run_id())
+        if idleness.idle(warehouse, chosen, accepted):
+            done = idleness.at_rest(warehouse, chosen, ids.new_run_id())
             for stage_run in done:
                 watch.ended(stage_run)
             return done, None

@@ -9,7 +9,8 @@ from expectations.contract import ORIGIN, contract_of
 from pipelines import moments
 from pipelines.catalog import stages_of_type
 from pipelines.errors import UsageError
-from pipelines.run.runner import contracts, new_run_id
+from pipelines.run.contracts import contracts
+from pipelines.run.ids import new_run_id
 from pipelines.stage import Split
 from pipelines.steps.few_split import split_of
 from pipelines.steps.modules import split_module

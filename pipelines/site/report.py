@@ -19,8 +19,8 @@ from pipelines import moments
 from pipelines.commands.incidents import front
 from pipelines.commands.incidents.reading import LANDED
 from pipelines.errors import EnvironmentLacking, UsageError
+from pipelines.run.contracts import contracts
 from pipelines.run.freshness import Freshness, freshness
-from pipelines.run.runner import contracts
 from pipelines.settings import SchemaFile, Settings, located
 from pipelines.site import addresses, news, pages, reading
 from pipelines.site.content import ALONE, Content, Other, Siblings

@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 from bench.equal_tables import Comparer, Renames, Stored
 from pipelines.commands.generate import generate
 from pipelines.jvm.session import SHORT_LIVED
-from pipelines.run.runner import contracts
+from pipelines.run.contracts import contracts
 from pipelines.settings import ROOT
 from pipelines.sources.logs import files
 from tests.testing import s3

@@ -27,7 +27,7 @@ from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.kafka import records as kafka_records
 from pipelines.kafka.cluster import TopicSnapshot, connected
 from pipelines.kafka.offsets import OffsetRange, TopicProgress
-from pipelines.run import freshness, runner
+from pipelines.run import freshness, idleness
 from pipelines.settings import ROOT, Dlq, Settings, load
 from pipelines.site import quality
 from pipelines.site.pages import quality_page
@@ -130,7 +130,7 @@ def test_a_run_goes_on_where_the_last_one_ended_and_with_nothing_new_commits_not
     assert {row["dlq_topic_id"] for row in landed(settings, SILVER)} == {kafka.topic_id("dlq.on")}
 
     before = {table: Warehouse(settings).last_version(table) for table in (BRONZE, SILVER, "quality.stage_runs")}
-    assert runner.idle(Warehouse(settings), chosen)
+    assert idleness.idle(Warehouse(settings), chosen)
     assert {one.status for one in run(spark, settings, BRONZE, SILVER).values()} == {"idle"}
     assert before == {table: Warehouse(settings).last_version(table) for table in before}
     assert [one.unread_offsets for one in freshness.freshness(Warehouse(settings)) if one.table == BRONZE] == [0]
@@ -138,7 +138,7 @@ def test_a_run_goes_on_where_the_last_one_ended_and_with_nothing_new_commits_not
     kafka.produce("dlq.on", values(3, begin=20))
     kafka.create_topic("dlq.on-new")
     kafka.produce("dlq.on-new", values(2, begin=23))
-    assert not runner.idle(Warehouse(settings), chosen)
+    assert not idleness.idle(Warehouse(settings), chosen)
     assert [one.unread_offsets for one in freshness.freshness(Warehouse(settings)) if one.table == BRONZE] == [5]
     assert run(spark, settings, BRONZE)[BRONZE].read == 5
     assert texts(settings) == numbers(0, 25)
@@ -153,10 +153,10 @@ def test_that_nothing_is_new_is_known_without_a_session(
     kafka.produce("dlq.idle", values(2))
     run(spark, settings, BRONZE)
     asked = (
-        "import sys; from pipelines import settings; from pipelines.run import runner;"
+        "import sys; from pipelines import settings; from pipelines.run import idleness;"
         "from pipelines.warehouse.tables import Warehouse;"
         "from pipelines.catalog import stages;"
-        "print(runner.idle(Warehouse(settings.load(warehouse=sys.argv[1], landing=sys.argv[2])), stages('dlq')[:1]),"
+        "print(idleness.idle(Warehouse(settings.load(warehouse=sys.argv[1], landing=sys.argv[2])), stages('dlq')[:1]),"
         " 'pyspark' in sys.modules)"
     )
 
@@ -370,7 +370,7 @@ def test_what_was_removed_before_it_was_read_is_recorded_once_and_the_run_goes_o
 
     kafka.produce("dlq.removed", to(0, values(10, begin=20)))
     kafka.delete_records("dlq.removed", 0, 26)
-    assert not runner.idle(Warehouse(settings), stages("dlq", BRONZE))
+    assert not idleness.idle(Warehouse(settings), stages("dlq", BRONZE))
     run(spark, settings, BRONZE)
     run(spark, settings, BRONZE)
 
@@ -420,7 +420,7 @@ def test_committed_records_alone_are_read_and_markers_are_no_gaps(
     run(spark, settings, BRONZE)
     assert texts(settings) == numbers(0, 8)
     assert gaps(settings) == []
-    assert runner.idle(Warehouse(settings), stages("dlq", BRONZE))  # the last marker also counts as read
+    assert idleness.idle(Warehouse(settings), stages("dlq", BRONZE))  # the last marker also counts as read
 
 
 def test_all_that_was_written_is_read_uncommitted_and_the_report_is_loud(
@@ -485,16 +485,16 @@ def test_a_feed_that_reads_no_topics_any_more_rests_and_goes_on_once_it_does(
     with killed_at("after records of topics, before their progress"):
         run(spark, settings, BRONZE)
     of_files = settings.model_copy(update={"dlq": Dlq()})
-    assert runner.idle(Warehouse(of_files), stages("dlq", BRONZE))
+    assert idleness.idle(Warehouse(of_files), stages("dlq", BRONZE))
     land(of_files, {"a.jsonl": [line(1)]})
     run(spark, of_files, BRONZE)
-    assert runner.idle(Warehouse(of_files), stages("dlq", BRONZE))
+    assert idleness.idle(Warehouse(of_files), stages("dlq", BRONZE))
     (check,) = [check for check in doctor.diagnose(of_files) if check.name == BRONZE]
     assert check.state == "ok"
 
     kafka.delete_records("dlq.resting", 0, 2)
     kafka.produce("dlq.resting", values(2, begin=3))
-    assert not runner.idle(Warehouse(settings), stages("dlq", BRONZE))
+    assert not idleness.idle(Warehouse(settings), stages("dlq", BRONZE))
     run(spark, settings, BRONZE)
     assert (texts(settings), gaps(settings)) == ([*numbers(0, 5), "v"], [])
 
@@ -513,7 +513,7 @@ def test_a_gap_that_was_found_is_recorded_also_by_a_run_that_reads_no_topics(
     of_files = settings.model_copy(update={"dlq": Dlq()})
     run(spark, of_files, BRONZE)
     assert gaps(settings) == [("dlq.unrecorded", kafka.topic_id("dlq.unrecorded"), 0, 2, 4)]
-    assert runner.idle(Warehouse(of_files), stages("dlq", BRONZE))
+    assert idleness.idle(Warehouse(of_files), stages("dlq", BRONZE))
 
 
 def test_a_batch_that_was_written_and_then_removed_from_its_topic_is_no_gap(
@@ -703,7 +703,7 @@ def test_a_cluster_that_is_away_holds_up_no_files(spark: SparkSession, empty_war
     told = {(row["status"], row["read"]) for row in landed(settings, "quality.stage_runs") if row["table"] == BRONZE}
     assert told == {("passed", 2), ("failed", 0)}
     with pytest.raises(EnvironmentLacking):
-        runner.idle(Warehouse(settings), needed_by(SILVER))
+        idleness.idle(Warehouse(settings), needed_by(SILVER))
     (bronze,) = [one for one in freshness.freshness(Warehouse(settings)) if one.table == BRONZE]
     assert bronze.unread_offsets is None
     assert bronze.message

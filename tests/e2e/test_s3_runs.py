@@ -25,7 +25,7 @@ from deltalake import DeltaTable
 
 from bench.equal_tables import Comparer, Renames, Stored
 from local import demo
-from pipelines.run.runner import contracts
+from pipelines.run.contracts import contracts
 from pipelines.settings import ROOT, load
 from tests.testing import s3
 

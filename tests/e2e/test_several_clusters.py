@@ -24,7 +24,7 @@ from local.kafka_client import Message
 from pipelines.catalog import stages
 from pipelines.commands import doctor
 from pipelines.errors import ClustersLeft
-from pipelines.run import freshness, runner
+from pipelines.run import freshness, idleness
 from pipelines.settings import ROOT, Settings, load
 from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.tables import Warehouse
@@ -90,7 +90,7 @@ def test_one_run_reads_two_clusters_and_one_while_the_other_is_away(
     followed = {name: [sum(one.next.values()) for one in its.followed.values()] for name, its in known.topics.items()}
     assert followed == {"eu": [6], "us": [4]}
     assert known.topics["eu"].cluster_id != known.topics["us"].cluster_id
-    assert runner.idle(Warehouse(settings), [stage for stage in stages("dlq") if stage.table in CHAIN])
+    assert idleness.idle(Warehouse(settings), [stage for stage in stages("dlq") if stage.table in CHAIN])
 
     second.kill()
     with KafkaAdmin(servers["eu"]) as client:

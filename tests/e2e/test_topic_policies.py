@@ -14,7 +14,7 @@ from pipelines.catalog import stages
 from pipelines.commands import trace
 from pipelines.errors import UsageError
 from pipelines.kafka.cluster import connected
-from pipelines.run import runner
+from pipelines.run import idleness, runner
 from pipelines.settings import Settings
 from pipelines.stores import lock
 from pipelines.warehouse import jvmless
@@ -70,11 +70,11 @@ def test_a_topics_policy_decides_and_is_asked_again_at_each_run(
     found = run(spark, settings)
     assert found == {"policy.orders": "LOST", "policy.state": "ACKNOWLEDGED", "policy.gone": "ABSENT"}
     assert told(settings)["events"][-1]["cleanup_policy"] == "delete"
-    assert runner.idle(Warehouse(settings), STAGES)
+    assert idleness.idle(Warehouse(settings), STAGES)
 
     kafka.configure("TOPIC", "policy.orders", {"cleanup.policy": "compact"})
     kafka.configure("TOPIC", "policy.state", {"cleanup.policy": "delete"})
-    assert not runner.idle(Warehouse(settings), STAGES)
+    assert not idleness.idle(Warehouse(settings), STAGES)
     found = run(spark, settings)
     assert (found["policy.orders"], found["policy.state"]) == ("ACKNOWLEDGED", "LOST")
     kafka.delete_topics("policy.orders", "policy.state")

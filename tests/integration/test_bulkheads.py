@@ -21,7 +21,7 @@ from pipelines import cli
 from pipelines.catalog import stages
 from pipelines.commands import arguments, doctor, query, trace
 from pipelines.errors import UsageError
-from pipelines.run import freshness, runner, sessions
+from pipelines.run import freshness, idleness, runner, sessions
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Gate, Settings, load
 from pipelines.site import report
@@ -88,7 +88,7 @@ def test_a_topic_that_breaks_its_contract_is_held_while_others_flow_to_gold(
     assert failing(done[SILVER][0])["dlq.b", "original_topic.not_null"] == (20, 21)
 
     before = tables(settings)
-    assert runner.idle(Warehouse(settings), [stage for stage in stages("dlq") if stage.table in CHAIN])
+    assert idleness.idle(Warehouse(settings), [stage for stage in stages("dlq") if stage.table in CHAIN])
     again = run(spark, settings)
     assert [one.status for one in again[SILVER]] == ["held"]
     assert tables(settings) == before
@@ -269,7 +269,7 @@ def test_a_table_without_scopes_is_held_as_a_whole(spark: SparkSession, settings
     assert "which keeps no row out of the table" in (done[PUSHES][0].message or "")
     assert {one.status for table, runs in done.items() for one in runs if table != PUSHES} <= {"passed", "idle"}
     reported = Warehouse(settings).last_version("quality.stage_runs")
-    assert runner.idle(Warehouse(settings), stages("topology"))
+    assert idleness.idle(Warehouse(settings), stages("topology"))
     assert [one.status for one in run(spark, settings, tables=OF_PUSHES)[PUSHES]] == ["held"]
     assert Warehouse(settings).last_version("quality.stage_runs") == reported
 
@@ -293,7 +293,7 @@ def test_a_batch_that_grew_and_was_not_judged_does_not_rest(
         patched.setattr(suite, "gate", killed)
         with pytest.raises(Killed):
             run(spark, settings, tables=OF_PUSHES)
-    assert not runner.idle(Warehouse(settings), stages("topology"))
+    assert not idleness.idle(Warehouse(settings), stages("topology"))
     done = run(spark, settings, tables=OF_PUSHES)
     assert [(one.status, one.accepted, one.held) for one in done[PUSHES]] == [("passed", 312, 0)]
 
@@ -398,7 +398,7 @@ def both_held(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pyte
     assert [counts(one) for one in run(spark, first)[SILVER]] == [("broken", 11, 0, 0, 0, 11)]
     land(second, {"a.jsonl": [*bad("dlq.a", *range(9)), *good("dlq.a", *range(9, 15))]})  # too many with the first's
     assert [counts(one) for one in run(spark, second)[SILVER]] == [("passed", 15, 6, 9, 0, 0)]
-    assert runner.idle(Warehouse(second), stages("dlq")[:2])
+    assert idleness.idle(Warehouse(second), stages("dlq")[:2])
     assert [held.of_table(Warehouse(where), stages("dlq")[1]) is None for where in (first, second)] == [False, True]
 
     land(second, {"b.jsonl": bad("dlq.a", *range(20, 31))})
@@ -573,9 +573,9 @@ def test_without_news_a_run_needs_no_session_and_ends_with_1(
     code, _, _ = afterlog("run", "--feed", "collect")
     assert not code
     only = stages(only=SILVER)
-    assert runner.idle(Warehouse(settings), only)
-    assert not runner.idle(Warehouse(settings), only, Acceptance.of([SILVER], only))
-    assert not runner.idle(Warehouse(settings.model_copy(update={"tolerance": 1.0})), only)
+    assert idleness.idle(Warehouse(settings), only)
+    assert not idleness.idle(Warehouse(settings), only, Acceptance.of([SILVER], only))
+    assert not idleness.idle(Warehouse(settings.model_copy(update={"tolerance": 1.0})), only)
     for wrong in ("silver.nothing:x", "gold.dlq_summary", "silver.topology_pushes", f"{SILVER}:"):
         with pytest.raises(UsageError):
             afterlog("run", "--feed", "dlq", "--accept", wrong)

@@ -27,7 +27,7 @@ from pipelines.replay import store
 from pipelines.replay.actions import drawn, expiries
 from pipelines.replay.candidates import Choice
 from pipelines.replay.judge import Options
-from pipelines.run.runner import rebuild
+from pipelines.run.summaries import rebuild
 from pipelines.settings import Settings, load
 from pipelines.site import report
 from pipelines.stage import Summarise

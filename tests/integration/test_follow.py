@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.catalog import stages
-from pipelines.run import runner
+from pipelines.run import idleness
 from pipelines.settings import Settings
 from pipelines.stores import lock
 from pipelines.warehouse.tables import Warehouse
@@ -77,7 +77,7 @@ def test_what_lands_is_read_once_and_an_idle_cycle_commits_nothing(settings: Set
     health = following.health()
     assert (health["state"], health["blocked"], health["failing_since"]) == ("ended", [], None)
     ended_jvm(settings)
-    assert runner.idle(Warehouse(settings), stages("collect"))
+    assert idleness.idle(Warehouse(settings), stages("collect"))
 
 
 @pytest.mark.thorough

@@ -20,7 +20,7 @@ from local.kept_warehouse import KEPT, unpack
 from pipelines.backup import backup
 from pipelines.commands.migrate import migrated
 from pipelines.restore import restore
-from pipelines.run.runner import contracts
+from pipelines.run.contracts import contracts
 from pipelines.settings import Settings, load
 from pipelines.stores import restored
 from pipelines.warehouse import schema_mark

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.commands import query, trace
-from pipelines.run import runner
+from pipelines.run import idleness, runner
 from pipelines.settings import ROOT, Segments, Settings
 from pipelines.silver import topic_policies
 from pipelines.stores import lock
@@ -110,7 +110,7 @@ def test_nothing_lacks_an_acknowledgement_of_a_topic_of_which_none_ever_landed(
         ("orders", "ACKNOWLEDGED", 0),
         ("payments", "DEAD_LETTERED", None),
     ]
-    assert runner.idle(Warehouse(settings), needed_by(*COMPARED))
+    assert idleness.idle(Warehouse(settings), needed_by(*COMPARED))
 
     land(
         settings, {"c.jsonl": [acknowledgement("payments", 0, 5), acknowledgement("orders", 0, 3)]}, "acknowledgements"
@@ -176,8 +176,8 @@ def test_a_setting_decides_what_is_in_the_ledger_already(spark: SparkSession, ho
     assert policies["orders"] == ("", "setting")
     told = json.loads(trace.answer(Warehouse(settings), "payments:0:3", "json").result)
     assert told["events"][-1]["cleanup_policy"] == "delete"
-    assert runner.idle(Warehouse(settings), needed_by(*COMPARED))
-    assert not runner.idle(Warehouse(with_policies(holed)), needed_by(*COMPARED))
+    assert idleness.idle(Warehouse(settings), needed_by(*COMPARED))
+    assert not idleness.idle(Warehouse(with_policies(holed)), needed_by(*COMPARED))
 
 
 def test_only_the_topics_whose_policy_changed_are_decided_again(spark: SparkSession, holed: Settings) -> None:
@@ -223,7 +223,7 @@ def test_nothing_is_lost_from_a_log_that_shows_compaction(spark: SparkSession, s
     assert outcomes(spark, told) == {("orders", 12): "ACKNOWLEDGED", ("payments", 12): "LOST"}
     assert "as the log says" in trace.answer(Warehouse(told), "orders:0:12").result
     assert sum(row["lost_count"] for row in rows(spark, told, "gold.reconciliation")) == 1
-    assert runner.idle(Warehouse(told), needed_by(*tables))
+    assert idleness.idle(Warehouse(told), needed_by(*tables))
 
     # The topic was created again, and nothing shows it any more.
     land_segment(told, "orders-1", 0, segments.batch(0, 4))
@@ -282,13 +282,13 @@ def test_the_landed_log_proves_a_marker_whenever_it_lands(
     assert sum(row["suspected_marker_count"] for row in totals) == 1
     assert ("orders", 2) not in outcomes(spark, settings)
     assert outcomes(spark, settings)["orders", 7] == "DEAD_LETTERED"
-    assert runner.idle(Warehouse(settings), needed_by(*COMPARED))
+    assert idleness.idle(Warehouse(settings), needed_by(*COMPARED))
 
     land(settings, {"b.jsonl": [letter(6, 2, **MARKER)]})  # a dead letter that lands after its proof
     run(spark, settings, *feeds)
     assert of_letters(spark, settings)[6] == PROVED
     assert sum(row["record_count"] for row in rows(spark, settings, SUMMARY)) == 3
-    assert runner.idle(Warehouse(settings), needed_by(*COMPARED))
+    assert idleness.idle(Warehouse(settings), needed_by(*COMPARED))
 
 
 @pytest.mark.thorough
@@ -488,7 +488,7 @@ def test_whatever_comes_in_whatever_order_the_ledger_is_that_of_one_run(
             landing(settings[1])
         now = last if number == runs - 1 else policies(chance)
         run(spark, with_policies(settings[1], *now), *chance.choice(((), ("dlq", "delivery"), ("delivery", "dlq"))))
-    if not runner.idle(
+    if not idleness.idle(
         Warehouse(with_policies(settings[1], *last)), needed_by(*COMPARED)
     ):  # a feed that ran before the input of the other feed
         run(spark, with_policies(settings[1], *last))

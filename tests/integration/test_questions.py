@@ -15,7 +15,7 @@ from pipelines.commands import arguments, query, statements
 from pipelines.commands import ask as questions
 from pipelines.commands.generate import generate
 from pipelines.commands.incidents import reading
-from pipelines.run import runner
+from pipelines.run import contracts, runner
 from pipelines.settings import LANDING_DIRECTORIES, ROOT, Settings, load
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
@@ -279,7 +279,7 @@ def test_what_is_in_quarantine(generated: Landed, ask: Ask) -> None:
 def test_the_question_about_quarantine_reads_every_table_of_rejected_rows() -> None:
     text = (ROOT / "sql" / "questions" / "quarantine_reasons.sql").read_text(encoding="utf-8")
     assert statements.statement_tables(text) == {
-        contract.table for contract in runner.contracts() if contract.table.startswith(("quarantine.", "held."))
+        contract.table for contract in contracts.contracts() if contract.table.startswith(("quarantine.", "held."))
     }
 
 

@@ -19,7 +19,7 @@ from pipelines import cli
 from pipelines.catalog import stages, stages_of_type
 from pipelines.commands import doctor
 from pipelines.errors import UsageError
-from pipelines.run import runner, sessions
+from pipelines.run import idleness, runner, sessions, summaries
 from pipelines.settings import Settings, load
 from pipelines.stage import Summarise
 from pipelines.steps import summarise
@@ -137,7 +137,7 @@ def test_facts_that_a_defect_broke_have_a_way_out(
     assert doctor.exit_code(found.values()) == 1
 
     # A layer that runs alone also waits, although it has no new input.
-    assert not runner.idle(Warehouse(settings), stages("delivery", layer="gold"))
+    assert not idleness.idle(Warehouse(settings), stages("delivery", layer="gold"))
     alone = go(spark, settings, layer="gold")
     assert (alone[LEDGER].status, alone["gold.delivery_guarantees"].status) == ("waiting", "idle")
     code, _, _ = by_command(spark, settings, monkeypatch, capsys, "run", "--feed", "delivery", "--layer", "gold")
@@ -169,7 +169,7 @@ def test_tables_of_empty_inputs_are_empty(
     """DuckDB makes all of them but silver.topology_nodes, which Spark makes."""
     settings = warehouse_of(empty_warehouse, tmp_path)
     with lock.writer(settings, "test"):
-        made = [runner.rebuild(Warehouse(settings, spark), stage) for stage in stages_of_type(Summarise)]
+        made = [summaries.rebuild(Warehouse(settings, spark), stage) for stage in stages_of_type(Summarise)]
     assert {one.status for one in made} == {"idle"}
     assert {one.status for one in go(spark, settings).values()} == {"idle"}
     first(settings)
@@ -185,7 +185,7 @@ def test_rows_go_with_the_inputs_that_they_were_made_from(spark: SparkSession, a
     for table in stage.inputs:
         shutil.rmtree(warehouse.location(table))
     with lock.writer(after_a_run, "test"):
-        assert runner.rebuild(warehouse, stage).status == "passed"
+        assert summaries.rebuild(warehouse, stage).status == "passed"
     assert warehouse.read(stage.table).count() == 0
 
 
@@ -274,12 +274,12 @@ def test_a_rebuild_that_is_killed_is_ended_by_the_next_run_or_rebuild(
     with monkeypatch.context() as patched:
         patched.setattr(module, name, dying)
         with pytest.raises(Killed):
-            runner.rebuild(Warehouse(settings, spark), stages(only=GOLD)[0])
+            summaries.rebuild(Warehouse(settings, spark), stages(only=GOLD)[0])
     if by == "run":
         with lock.writer(settings, "test"):
             runner.run(Warehouse(settings, spark), stages(only=GOLD))
     else:
-        runner.rebuild(Warehouse(settings, spark), stages(only=GOLD)[0])
+        summaries.rebuild(Warehouse(settings, spark), stages(only=GOLD)[0])
     assert tables(settings)[GOLD] == expected
     known = progress.load(Warehouse(settings), GOLD)
     assert known is not None
@@ -293,7 +293,7 @@ def test_what_is_made_from_a_table_follows_it(spark: SparkSession, ran: Settings
     DeltaTable.forPath(spark, Warehouse(settings).location(LETTERS)).delete("dlq_offset = 1")
     go(spark, settings)
     assert tables(settings) != expected
-    assert runner.rebuild(Warehouse(settings, spark), stages(only=LETTERS)[0]).written == 6
+    assert summaries.rebuild(Warehouse(settings, spark), stages(only=LETTERS)[0]).written == 6
     go(spark, settings)
     assert tables(settings) == expected
 
@@ -301,7 +301,7 @@ def test_what_is_made_from_a_table_follows_it(spark: SparkSession, ran: Settings
 def test_rows_that_no_input_gives_any_more_go(spark: SparkSession, ran: Settings, tmp_path: Path) -> None:
     settings = warehouse_of(Path(ran.warehouse), tmp_path).model_copy(update={"landing": ran.landing})
     DeltaTable.forPath(spark, Warehouse(settings).location("gold.dlq_counts")).delete()
-    done = runner.rebuild(Warehouse(settings, spark), stages(only=GOLD)[0])
+    done = summaries.rebuild(Warehouse(settings, spark), stages(only=GOLD)[0])
     assert (done.status, done.read, done.written) == ("passed", 0, 0)
     assert tables(settings)[GOLD] == []
 
@@ -315,7 +315,7 @@ def test_columns_of_an_earlier_version_are_replaced(spark: SparkSession, after_a
     second(settings)
     with pytest.raises(UsageError, match=f"`afterlog rebuild {GOLD}`"):
         run_chain(spark, settings)
-    assert runner.rebuild(Warehouse(settings, spark), stages(only=GOLD)[0]).status == "passed"
+    assert summaries.rebuild(Warehouse(settings, spark), stages(only=GOLD)[0]).status == "passed"
     found = Warehouse(settings, spark).read(GOLD).schema
     assert [(field.name, field.metadata.get("comment")) for field in found] == [
         (column.name, column.comment) for column in contract.stored
@@ -345,5 +345,5 @@ def test_a_rebuild_applies_a_changed_setting_to_all_groups(
     changed = load(**place, streams_requests={"silent_after_seconds": 3600.0})
     run(spark, changed, *chain, feed="topology")
     assert tables(changed)[table] == short
-    assert runner.rebuild(Warehouse(changed, spark), stages(only=table)[0]).status == "passed"
+    assert summaries.rebuild(Warehouse(changed, spark), stages(only=table)[0]).status == "passed"
     assert tables(changed)[table] == long

@@ -18,7 +18,7 @@ from pipelines.catalog import CATALOG, readers, stages
 from pipelines.commands.maintain import Maintained, maintain
 from pipelines.commands.stats import stats
 from pipelines.errors import EnvironmentLacking, UsageError
-from pipelines.run import readmit, runner
+from pipelines.run import idleness, readmit, summaries
 from pipelines.settings import Settings
 from pipelines.settings.retention import Retention
 from pipelines.stage import Summarise
@@ -49,7 +49,7 @@ def maintained(settings: Settings, now: datetime = NOW, is_dry_run: bool = False
 
 def is_idle(settings: Settings, *tables: str) -> bool:
     with lock.writer(settings, "test"):
-        return runner.idle(Warehouse(settings), [one for one in stages() if one.table in tables])
+        return idleness.idle(Warehouse(settings), [one for one in stages() if one.table in tables])
 
 
 def millis(at: datetime) -> int:
@@ -328,7 +328,7 @@ class History:
         (stage,) = stages(only=table)
         assert isinstance(stage, Summarise)
         with lock.writer(self.settings, "test"):
-            assert runner.rebuild(Warehouse(self.settings, self.spark), stage).status in ("passed", "idle")
+            assert summaries.rebuild(Warehouse(self.settings, self.spark), stage).status in ("passed", "idle")
         self.run()
 
     def readmit(self, _: None) -> None:

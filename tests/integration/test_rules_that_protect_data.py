@@ -21,7 +21,7 @@ from pipelines.columns.profiles import PROFILES, SHARE_GROUP, Profile
 from pipelines.commands import query
 from pipelines.commands.doctor import headers
 from pipelines.errors import WriterBusy
-from pipelines.run import runner
+from pipelines.run import contracts, idleness
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import ROOT, Settings, load
 from pipelines.stores import lock
@@ -77,7 +77,7 @@ def came(settings: Settings, table: str) -> dict[int | None, tuple[Any, str]]:
 
 
 def versions(settings: Settings) -> dict[str, int | None]:
-    return {contract.table: Warehouse(settings).last_version(contract.table) for contract in runner.contracts()}
+    return {contract.table: Warehouse(settings).last_version(contract.table) for contract in contracts.contracts()}
 
 
 def test_read_is_accepted_quarantined_and_duplicates(spark: SparkSession, settings: Settings) -> None:
@@ -148,7 +148,7 @@ def test_same_line_twice_in_one_file_is_one_row_of_bronze(spark: SparkSession, s
 
 def test_run_without_new_input_commits_nothing(spark: SparkSession, after_a_run: Settings) -> None:
     before = versions(after_a_run)
-    assert runner.idle(Warehouse(after_a_run), stages("dlq"))
+    assert idleness.idle(Warehouse(after_a_run), stages("dlq"))
 
     done = run(spark, after_a_run)
 
@@ -163,7 +163,7 @@ def test_grown_file_and_late_file_with_an_old_time_are_read(spark: SparkSession,
         file.write(line(2) + "\n")
     land(settings, {"a.jsonl": [line(3)]})
     os.utime(directory / "a.jsonl", (1, 1))
-    assert not runner.idle(Warehouse(settings), CATALOG)
+    assert not idleness.idle(Warehouse(settings), CATALOG)
 
     bronze = run_chain(spark, settings, BRONZE, SILVER)[BRONZE]
 
@@ -381,7 +381,7 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
         {"name": "placeless", "headers": [{"name": "x-message", "field": "error_message", "mandatory": True}]}
     )
     own = load(warehouse=settings.warehouse, landing=settings.landing, dlq=dlq)
-    assert not runner.idle(Warehouse(own), stages("dlq"))
+    assert not idleness.idle(Warehouse(own), stages("dlq"))
     placeless = [line(offset, topic="dlq.c", headers=[("x-message", b"no")]) for offset in range(4)]
     land(settings, {"b.jsonl": [*placeless, line(1, topic="dlq.c", partition=1, headers=own_headers(1)[:1])]})
     silver = run_chain(spark, own)[SILVER]
@@ -475,7 +475,7 @@ def test_recreated_table_is_filled_again(
     before = tables(after_a_run)
     assert before[table]
     shutil.rmtree(Warehouse(after_a_run).location(table))
-    assert not runner.idle(Warehouse(after_a_run), stages("dlq"))
+    assert not idleness.idle(Warehouse(after_a_run), stages("dlq"))
 
     run_chain(spark, after_a_run)
 

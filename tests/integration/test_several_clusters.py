@@ -16,7 +16,7 @@ from pipelines.commands import clusters, doctor
 from pipelines.commands.incidents import reading
 from pipelines.errors import ClustersLeft, UsageError
 from pipelines.metrics.families import of_several
-from pipelines.run import freshness, runner
+from pipelines.run import freshness, idleness, runner
 from pipelines.settings import Settings, load
 from pipelines.site import report
 from pipelines.stores import lock
@@ -69,7 +69,7 @@ def test_one_run_lands_all_clusters_and_mixes_none(
     known = progress.load(Warehouse(settings), BRONZE)
     assert known is not None
     assert [len(known.files_in(own.landing_of("dlq"))) for own in (eu, us)] == [1, 1]
-    assert runner.idle(Warehouse(settings), stages("dlq"))
+    assert idleness.idle(Warehouse(settings), stages("dlq"))
 
     # One topic breaks its contract in one of the clusters: only that one is held, accepted, and told of.
     land(us, {"broken.jsonl": [line(100 + offset, headers=BROKEN) for offset in range(20)]})
@@ -172,10 +172,10 @@ def test_a_cluster_that_is_away_keeps_no_other_from_landing(
     failed = [row for row in rows(settings, "quality.stage_runs")["us"] if row["status"] == "failed"]
     assert len(failed) == 1
     with pytest.raises(ClustersLeft):
-        runner.idle(Warehouse(settings), chosen)
-    assert runner.idle(Warehouse(settings.without_topics({"us"})), chosen)
+        idleness.idle(Warehouse(settings), chosen)
+    assert idleness.idle(Warehouse(settings.without_topics({"us"})), chosen)
     land(eu, {"b.jsonl": [line(1)]})
-    assert not runner.idle(Warehouse(settings), chosen)
+    assert not idleness.idle(Warehouse(settings), chosen)
     checks = {check.name: check for check in doctor.diagnose(settings)}
     assert (checks["us: topics of dlq"].state, checks["us: topics of dlq"].lacks) == ("error", True)
     assert "eu: topics of dlq" not in checks

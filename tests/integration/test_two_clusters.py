@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.catalog import CATALOG
-from pipelines.run import runner
+from pipelines.run import idleness
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Settings
 from pipelines.stage import Land, Split
@@ -131,7 +131,7 @@ def test_equal_lines_of_files_of_the_same_names_are_rows_of_each_cluster(
     for table in (*chosen, *quarantines):
         assert rows_of(second, table) == rows_of(first, table) != [], table
     for settings in (first, second):
-        assert runner.idle(Warehouse(settings), [stage for stage in CATALOG if stage.table in chosen])
+        assert idleness.idle(Warehouse(settings), [stage for stage in CATALOG if stage.table in chosen])
     with lock.writer(second, "test"):
         readmitted = readmit(Warehouse(second, spark), stage_with_quarantine("silver.dlq_records"))
     assert (readmitted.found, readmitted.readmitted) == (4, 0)

@@ -17,7 +17,7 @@ from pipelines.catalog import CATALOG, SCHEMA, stages
 from pipelines.cli import app
 from pipelines.commands.migrate import migrated
 from pipelines.errors import UsageError
-from pipelines.run import runner
+from pipelines.run import contracts, idleness, runner
 from pipelines.settings import ROOT, Settings, load
 from pipelines.steps import migrate
 from pipelines.stores import lock
@@ -49,13 +49,13 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
 
 def marks(settings: Settings) -> dict[str, int]:
     warehouse = Warehouse(settings)
-    tables = [contract.table for contract in runner.contracts() if warehouse.exists(contract.table)]
+    tables = [contract.table for contract in contracts.contracts() if warehouse.exists(contract.table)]
     return {table: schema_mark.of(warehouse.opened_table(table).metadata().configuration) for table in tables}
 
 
 def idle(settings: Settings) -> bool:
     with lock.writer(settings, "test"):
-        return runner.idle(Warehouse(settings), CATALOG)
+        return idleness.idle(Warehouse(settings), CATALOG)
 
 
 def as_before(spark: SparkSession, settings: Settings, before: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def test_a_killed_migration_is_gone_on_with(kept: Settings, monkeypatch: pytest.
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
 def test_a_warehouse_of_a_later_version_is_refused(arguments: list[str], settings: Settings) -> None:
     warehouse = Warehouse(settings)
-    for contract in runner.contracts():
+    for contract in contracts.contracts():
         opened = warehouse._opened(contract.table, None)
         opened.alter.set_table_properties({schema_mark.PROPERTY: str(SCHEMA + 1)}, raise_if_not_exists=False)
     before = {path: path.stat().st_mtime_ns for path in Path(settings.warehouse).rglob("*.json")}

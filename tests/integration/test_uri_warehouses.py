@@ -16,7 +16,7 @@ from pipelines.columns import slices
 from pipelines.commands import show, trace
 from pipelines.commands.incidents import listing
 from pipelines.commands.message_events import ACKNOWLEDGEMENTS, HELD_ACKNOWLEDGEMENTS, HELD_BATCHES
-from pipelines.run import runner
+from pipelines.run import contracts
 from pipelines.settings import ROOT, Settings
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, line, rows, run
@@ -30,7 +30,7 @@ def absent(settings: Settings) -> set[str]:
     """Remove the tables of a batch, and tables that have each type of a column; Spark takes long to create all."""
     types: set[str] = set()
     removed = set()
-    for contract in runner.contracts():
+    for contract in contracts.contracts():
         more = {column.type for column in contract.stored} - types
         if more or contract.table in (BRONZE, SILVER, "quarantine.dlq_records", "held.dlq_records"):
             shutil.rmtree(Warehouse(settings).location(contract.table))
@@ -46,7 +46,7 @@ def test_a_batch_in_which_no_line_names_an_offset_is_held(
     """The run creates the tables that the warehouse lacks."""
     place = tmp_path / "uri" if lacks_all else Path(settings.warehouse)
     by_uri = settings.model_copy(update={"warehouse": place.as_uri()})
-    lacking = {contract.table for contract in runner.contracts()} if lacks_all else absent(settings)
+    lacking = {contract.table for contract in contracts.contracts()} if lacks_all else absent(settings)
     land(by_uri, {"a.jsonl": ["no JSON", "no JSON either"]})
     assert run(spark, by_uri, BRONZE, SILVER)[SILVER].held == 2
     land(by_uri, {"b.jsonl": [line(1)]})

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipelines.catalog import stages
-from pipelines.run import runner
+from pipelines.run import contracts, runner
 from pipelines.settings import Settings, load
 from pipelines.stage import Stage
 from pipelines.stores import lock
@@ -199,6 +199,6 @@ def tables(settings: Settings) -> dict[str, list[dict[str, Any]]]:
             ),
             key=repr,
         )
-        for contract in runner.contracts()
+        for contract in contracts.contracts()
         if not contract.table.startswith("quality.")
     }

@@ -20,7 +20,7 @@ from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.installation import setup
 from pipelines.jvm import jars
 from pipelines.jvm.properties import defaults, for_s3
-from pipelines.run import newest, runner
+from pipelines.run import contracts, idleness, landing, newest
 from pipelines.run.newest import lasting
 from pipelines.settings import s3
 from pipelines.stage import Land, Split, Stage, Summarise
@@ -138,7 +138,7 @@ def check_tables(warehouse: Warehouse) -> Iterator[Check]:
             remedy,
         )
         return
-    names = [contract.table for contract in runner.contracts()]
+    names = [contract.table for contract in contracts.contracts()]
     missing = [name for name in names if warehouse.last_version(name) is None]
     if len(missing) == len(names):
         yield Check("tables", "ok", f"None yet in {warehouse.root}: `afterlog run` creates them.")
@@ -214,7 +214,7 @@ def _check_progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
             remedy = f"`afterlog rebuild {stage.table}` computes it again from its inputs; then `afterlog run`."
         yield Check(stage.table, "error", finding, remedy)
         return
-    if causes := sorted(runner.blocked_upstream(warehouse, [stage])):
+    if causes := sorted(idleness.blocked_upstream(warehouse, [stage])):
         first = next(stage_before.table for stage_before in CATALOG if stage_before.table in causes)
         finding = f"Waits for {', '.join(causes)}: facts of {first} are broken."
         yield Check(stage.table, "error", finding, f"`afterlog rebuild {first}`, then `afterlog run`.")
@@ -223,7 +223,7 @@ def _check_progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
         read = "all landed files" if isinstance(stage, Land) else f"all of {' and '.join(stage.inputs)}"
         yield Check(stage.table, "warning", f"{reason}.", f"The next `afterlog run` reads {read} again, without harm.")
     elif known and any(
-        known.within_a_batch(own.cluster, runner.reads_topics(own.settings, stage)) for own in warehouse.of_clusters()
+        known.within_a_batch(own.cluster, landing.reads_topics(own.settings, stage)) for own in warehouse.of_clusters()
     ):
         yield Check(stage.table, "warning", "A run ended within a batch.", "The next `afterlog run` takes it again.")
     else:

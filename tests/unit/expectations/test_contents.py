@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from expectations.contract import contract_of
 from pipelines.commands.stored import STORED
-from pipelines.run.runner import contracts
+from pipelines.run.contracts import contracts
 from pipelines.warehouse.redaction import contents_of
 
 NAMES = frozenset(

@@ -21,7 +21,7 @@ from pipelines.commands.incidents.listing import listed
 from pipelines.commands.of_team import unlimited
 from pipelines.errors import UsageError
 from pipelines.metrics import families
-from pipelines.run import runner
+from pipelines.run import contracts
 from pipelines.settings import Settings, load
 from pipelines.settings.teams import NO_TEAM
 from pipelines.site import addresses, pages, reading, report
@@ -139,7 +139,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place_of = Coordinate("orders", 4, 52)
     traced = {"cluster": "default", "outcome": "ACKNOWLEDGED", "slice": place_of.slice, **place_of._asdict()}
     store(its, "gold.message_ledger", traced)
-    for contract in runner.contracts():
+    for contract in contracts.contracts():
         if not contract.table.startswith("quality.") and not Warehouse(its).exists(contract.table):
             append.append(Warehouse(its), contract, [])
     return place

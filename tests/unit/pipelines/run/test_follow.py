@@ -22,7 +22,7 @@ from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.jvm import session
 from pipelines.kafka.errors import NoTopics
 from pipelines.moments import now
-from pipelines.run import follow, freshness, runner
+from pipelines.run import follow, freshness, idleness, runner, stopped
 from pipelines.run.follow import Cycle, Follower, health_file
 from pipelines.settings import ROOT, Lock, Settings, load
 from pipelines.stage import Stage
@@ -99,7 +99,7 @@ class World:
             show=lambda done: self.shown.append(list(done)),
             clock=lambda: self.stop.at,
         )
-        monkeypatch.setattr(runner, "idle", self.idle)
+        monkeypatch.setattr(idleness, "idle", self.idle)
         monkeypatch.setattr(runner, "run", self.run)
         monkeypatch.setattr(freshness, "unread_bytes", lambda warehouse, stages: 1)
         monkeypatch.setattr(session, "tune_for", lambda spark, settings, short_work: None)
@@ -182,7 +182,7 @@ def test_a_warehouse_at_a_uri_is_asked_only_while_its_session_is_there(
         assert found.sessions == 1
         return {"silver.topology_pushes"}
 
-    monkeypatch.setattr(runner, "blocked_upstream", asked)
+    monkeypatch.setattr(idleness, "blocked_upstream", asked)
     assert found.follower.follow() == 1
     assert found.sessions == 1 - 100
 
@@ -428,7 +428,7 @@ def test_a_stage_that_is_stopped_is_no_failure(world: Callable[..., World]) -> N
 
     def stop() -> None:
         found.stop.is_asked = True
-        raise runner.Stopped
+        raise stopped.Stopped
 
     found.within = stop
     assert found.follower.follow() == 0

@@ -16,9 +16,9 @@ from expectations.quality import STAGE_RUNS
 from expectations.verdict import Outcome, Verdict
 from pipelines.catalog import CATALOG
 from pipelines.errors import EnvironmentLacking
+from pipelines.run.contracts import contracts
 from pipelines.run.freshness import Freshness
 from pipelines.run.newest import Newest
-from pipelines.run.runner import contracts
 from pipelines.settings import Settings
 from pipelines.site.pages import quality_page
 from pipelines.site.quality import Feed, LogGap, Pipeline, Quarantine, Run, Table, Violation, bars, gather

@@ -8,13 +8,13 @@ from deltalake import Schema, write_deltalake
 
 from expectations.contract import later_columns
 from pipelines.commands import ask
-from pipelines.run import runner
+from pipelines.run import contracts
 from pipelines.settings import Settings
 from pipelines.warehouse import few_rows, jvmless
 from pipelines.warehouse.schemas import schema_of
 from pipelines.warehouse.tables import Warehouse
 
-CONTRACTS = {contract.table: contract for contract in runner.contracts() if later_columns(contract.table)}
+CONTRACTS = {contract.table: contract for contract in contracts.contracts() if later_columns(contract.table)}
 
 
 @pytest.mark.parametrize("table", sorted(CONTRACTS))
