@@ -86,12 +86,12 @@ def doctor(
     """Say what is wrong with this machine, the settings and the warehouse, and how to fix it."""
     from pipelines.alerts import listing
     from pipelines.commands import doctor as diagnosis
-    from pipelines.commands import erase as erasing
+    from pipelines.commands import erasures
     from pipelines.replay import checks as of_replays
 
     settings = settings_under(warehouse, landing, cluster, creates=True, says=False, whole=False)
     with Warehouse(settings).store.pinned():
-        others = {"alerts": listing.checks, "replay rules": of_replays.checks, "erasure": erasing.checks}
+        others = {"alerts": listing.checks, "replay rules": of_replays.checks, "erasure": erasures.checks}
         checks = diagnosis.diagnose(settings, others)
     diagnosis.show(checks, as_json=format == "json")
     raise typer.Exit(diagnosis.exit_code(checks))

@@ -151,6 +151,7 @@ def erase(
     """Forget a person: erase what records say of them, everywhere in the warehouse, and prove it."""
     from pipelines import backup as backing_up
     from pipelines.commands import erase as erasing
+    from pipelines.commands import erasures
     from pipelines.commands.selection import selector_of
 
     selector = selector_of(key, header, where, message)
@@ -158,9 +159,9 @@ def erase(
     if dry_run or not yes:
         planned = erasing.plan(settings, selector)
         if dry_run:
-            print(erasing.as_json(planned)) if format == "json" else erasing.show(planned, True)
+            print(erasures.as_json(planned)) if format == "json" else erasures.show(planned, True)
             return
-        erasing.show(planned, True)
+        erasures.show(planned, True)
         if not sys.stdin.isatty():
             raise UsageError("Nothing is erased without an answer: give --yes.")
         if not typer.confirm("Erase it? Nothing brings it back."):
@@ -171,7 +172,7 @@ def erase(
         copies=in_backups or (),
         back_up=lambda place: backing_up.backup(settings, place, keep=1, is_dry_run=False, say=say),
     )
-    print(erasing.as_json(done)) if format == "json" else erasing.show(done, False)
+    print(erasures.as_json(done)) if format == "json" else erasures.show(done, False)
     raise typer.Exit(0 if done.is_done else 1)
 
 

@@ -8,106 +8,36 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import hashlib
-import json
 import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expectations.quality import ERASED_RECORDS, ERASURES
-from expectations.rules import counted
-from pipelines import moments
 from pipelines.columns.profiles import profiles_of
-from pipelines.commands import display
-from pipelines.commands.check import Check
+from pipelines.commands.erase_files import audit, erase_others, is_other, landed_files, proved
+from pipelines.commands.erasures import PURPOSE, UNDER_WAY, Erased, Erasure, UnderWay, keep, under_way_of
 from pipelines.commands.maintain import unless_backed_up
 from pipelines.commands.selection import DEAD_LETTERS, Selected, Selector, select
 from pipelines.commands.stored import stored
 from pipelines.engines.duckdb import sessions
 from pipelines.engines.duckdb.translate import translated
 from pipelines.erasure import Words
-from pipelines.errors import UsageError
 from pipelines.incidents import signature
 from pipelines.settings import Settings
-from pipelines.stores import lock, places
-from pipelines.stores.base import Store
-from pipelines.warehouse import alert_log, append, backups, databases, erased, jvmless, rewriting, search
-from pipelines.warehouse.actions import account
+from pipelines.stores import lock
+from pipelines.warehouse import append, backups, erased, rewriting, search
 from pipelines.warehouse.redaction import Place, Redaction, contents_of
-from pipelines.warehouse.search import Searched
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from pyarrow import Table as ArrowTable  # type: ignore[import-untyped]
 
-UNDER_WAY = "_erasing.json"
+
 ERRORS = "silver.dlq_errors"
 HASHES = {"top_keys", "least_keys", "attributes", "attribute_value"}  # columns with hashes of values
 OWN = (ERASURES.table, ERASED_RECORDS.table)
-MOST_NAMED = 20
-GONE = ("_staged/", "_reports/")  # what is made again, or was left by a crash: it goes if a value is in it
-PURPOSE = "afterlog erase"
-NAMES = ("table", "rows", "cells")
-
-
-@dataclass(frozen=True)
-class Erased:
-    """Rows and cells of a table in which something was, or would be, erased."""
-
-    table: str
-    rows: int
-    cells: int
-
-
-@dataclass
-class Erasure:
-    """What an erasure did, or would do.
-
-    ``others`` counts files beside the tables: of state, pages, Data Docs. ``files`` were read to their end for the
-    proof, and ``left`` names those in which something was found. ``landed`` are files that landed, which are not ours.
-    """
-
-    erasure_id: str
-    selector: str
-    records: int = 0
-    tables: list[Erased] = field(default_factory=list)
-    others: int = 0
-    files: int | None = None
-    left: list[str] = field(default_factory=list)
-    landed: int = 0
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the proof found nothing."""
-        return self.files is not None and not self.left
-
-
-@dataclass
-class _UnderWay:
-    """What an erasure keeps until it is done, so that another process can go on with it.
-
-    ``digest`` tells, with a salt, whether a selector is the same. ``words`` are those that the selector does not give.
-    ``committed`` has, by table, the version before the erasure's commit.
-    """
-
-    erasure_id: str
-    began_at: str
-    by: str
-    salt: str
-    digest: str
-    secret: str
-    words: list[str] = field(default_factory=list)
-    headers: list[tuple[str | None, str]] = field(default_factory=list)
-    prefixes: list[str] = field(default_factory=list)
-    hashes: list[tuple[int, int]] = field(default_factory=list)
-    fingerprints: dict[str, str] = field(default_factory=dict)
-    committed: dict[str, int] = field(default_factory=dict)
-    done: dict[str, tuple[int, int]] = field(default_factory=dict)
-    others: int = 0
 
 
 def plan(settings: Settings, selector: Selector) -> Erasure:
@@ -121,9 +51,9 @@ def plan(settings: Settings, selector: Selector) -> Erasure:
     planned = {one.table: one for one in _planned(warehouse, stored(warehouse, "data is erased"), redaction)}
     done.tables = [one for one in planned.values() if one.cells]
     rewriting.refuse_unread(warehouse, [*planned])
-    others = [name for name in warehouse.store.walk() if _is_other(name)]
+    others = [name for name in warehouse.store.walk() if is_other(name)]
     done.others = sum(search.holds(warehouse.store.read(name) or b"", redaction.words) for name in others)
-    done.landed = _landed(settings, redaction.words)
+    done.landed = landed_files(settings, redaction.words)
     return done
 
 
@@ -147,13 +77,13 @@ def erase(
     stores = [*map(backups.place_of, copies)]
     with _alone(warehouse):
         tables = stored(warehouse, "data is erased")
-        under_way = _under_way(warehouse, selector)
+        under_way = under_way_of(warehouse, selector)
         secret = bytes.fromhex(under_way.secret)
         found, redaction = _begun(warehouse, selector, secret, under_way)
         planned = [one.table for one in _planned(warehouse, tables, redaction)]
         goes = [table for table in tables if table in planned or table in under_way.committed]
         rewriting.refuse_unread(warehouse, [table for table in goes if table not in under_way.committed])
-        _keep(warehouse, under_way, redaction)
+        keep(warehouse, under_way, redaction)
         told("begun")
         _note_whole(warehouse, under_way, found)
         told("noted")
@@ -161,15 +91,15 @@ def erase(
             _erase_table(warehouse, table, redaction, under_way, told)
         renamed = {old.encode(): new.encode() for old, new in redaction.fingerprints.items()}
         redaction.words = Words({**redaction.words.replaced_by, **renamed})
-        _erase_others(warehouse, redaction.words, under_way)
+        erase_others(warehouse, redaction.words, under_way)
         told("others")
     for place in copies:
         back_up(place)
         told(f"backups in {place}")
     with _alone(warehouse):
-        done = _proved(warehouse, stores, selector, under_way, redaction, len(found.rows))
+        done = proved(warehouse, stores, selector, under_way, redaction, len(found.rows))
         told("proved")
-        _audit(warehouse, done, under_way)
+        audit(warehouse, done, under_way)
         told("audited")
         warehouse.store.remove(UNDER_WAY)
     return done
@@ -186,34 +116,8 @@ def _alone(warehouse: Warehouse) -> Iterator[None]:
         yield
 
 
-def _under_way(warehouse: Warehouse, selector: Selector) -> _UnderWay:
-    """Return what an earlier process left of the same erasure, or a new one.
-
-    Raises UsageError: what was left is of another selector.
-    """
-    text = warehouse.store.text(UNDER_WAY)
-    if text is None:
-        salt = secrets.token_hex(16)
-        began_at = moments.now().isoformat()
-        return _UnderWay(
-            secrets.token_hex(8), began_at, account(), salt, _digest(salt, selector), secrets.token_hex(16)
-        )
-    left = _UnderWay(**json.loads(text))
-    if left.digest != _digest(left.salt, selector):
-        raise UsageError(
-            f"The erasure that began on {left.began_at[:19]} UTC is not done: give what it erases again, so that it "
-            "is completed first."
-        )
-    return left
-
-
-def _digest(salt: str, selector: Selector) -> str:
-    said = json.dumps([selector.kind, selector.name, selector.value.hex()])
-    return hashlib.scrypt(said.encode(), salt=bytes.fromhex(salt), n=2**14, r=8, p=1).hex()
-
-
 def _begun(
-    warehouse: Warehouse, selector: Selector, secret: bytes, under_way: _UnderWay | None
+    warehouse: Warehouse, selector: Selector, secret: bytes, under_way: UnderWay | None
 ) -> tuple[Selected, Redaction]:
     """Return which records an erasure is about, with what takes them out of tables."""
     known = erased.of_erasure(warehouse, under_way.erasure_id) if under_way else []
@@ -234,16 +138,6 @@ def _begun(
     for row in found.letters:
         ids.setdefault((row["cluster"], *row["place"]), set()).add(row["topic_id"])
     return found, Redaction(secret, words, found.rows, ids, told, profiles, hashes, fingerprints)
-
-
-def _keep(warehouse: Warehouse, under_way: _UnderWay, redaction: Redaction) -> None:
-    """Save how far an erasure is."""
-    under_way.headers = [
-        (name, base64.b64encode(value).decode()) for name, value in redaction.told.headers if value is not None
-    ]
-    under_way.prefixes = [base64.b64encode(one).decode() for one in redaction.told.prefixes]
-    under_way.hashes, under_way.fingerprints = [*redaction.hashes.items()], redaction.fingerprints
-    warehouse.store.write(UNDER_WAY, json.dumps(asdict(under_way)).encode())
 
 
 def _planned(warehouse: Warehouse, tables: Sequence[str], redaction: Redaction) -> Iterator[Erased]:
@@ -281,12 +175,12 @@ def _loses_its_past(warehouse: Warehouse, table: str, redaction: Redaction) -> b
     return bool(search.search(warehouse.store, redaction.words, warehouse.place(table)).found)
 
 
-def _note_whole(warehouse: Warehouse, under_way: _UnderWay, found: Selected) -> None:
+def _note_whole(warehouse: Warehouse, under_way: UnderWay, found: Selected) -> None:
     """Note the records that are forgotten, before anything of them is erased."""
     erased.add(warehouse, [_noted(under_way, DEAD_LETTERS, row, True) for row in found.letters])
 
 
-def _noted(under_way: _UnderWay, table: str, row: Mapping[str, Any], is_whole: bool) -> dict[str, Any]:
+def _noted(under_way: UnderWay, table: str, row: Mapping[str, Any], is_whole: bool) -> dict[str, Any]:
     topic, partition, offset = row.get("place") or (None, None, None)
     return {
         "erasure_id": under_way.erasure_id,
@@ -307,7 +201,7 @@ def _erase_table(
     warehouse: Warehouse,
     table: str,
     redaction: Redaction,
-    under_way: _UnderWay,
+    under_way: UnderWay,
     told: Callable[[str], object],
 ) -> None:
     """Take out of a table, and of its past, what is to be erased."""
@@ -332,7 +226,7 @@ def _erase_table(
             erased.add(warehouse, [_noted(under_way, table, row, False) for row in touched])
             under_way.committed[table] = version
             under_way.done[table] = (counts[0], counts[1])
-            _keep(warehouse, under_way, redaction)
+            keep(warehouse, under_way, redaction)
             told(f"{table} is ready")
 
         rewriting.rewrite(warehouse, table, change, mark, ready)
@@ -372,142 +266,3 @@ def _renamed(warehouse: Warehouse, rows: ArrowTable, words: Words) -> dict[str, 
         connection.register("given", chosen)
         text = translated(f"SELECT fingerprint, {signature.fingerprint()} AS renamed FROM given")
         return dict(connection.execute(text).fetchall())
-
-
-def _is_other(name: str) -> bool:
-    """Tell whether a file is of no table: state, pages, what a crash left."""
-    return name.startswith("_") and name != UNDER_WAY
-
-
-def _erase_others(warehouse: Warehouse, words: Words, under_way: _UnderWay) -> None:
-    """Take values out of files of state, and remove pages that show them: `afterlog report` makes them again."""
-    store = warehouse.store
-    for name in [*store.walk()]:
-        if not _is_other(name):
-            continue
-        content = store.read(name)
-        if content is None or not (words.are_in(name.encode()) or search.holds(content, words)):
-            continue
-        under_way.others += 1
-        store.checked()
-        if name.startswith(alert_log.DIRECTORY):
-            with store.lock(f"{name.rpartition('/')[0]}/{alert_log.LOCK}", PURPOSE, math.inf):  # it may be sent now
-                store.write(name, search.without(store.read(name) or b"", words) or b"")
-        elif name.startswith(GONE) or words.are_in(name.encode()):
-            store.remove(name)
-        elif content.startswith(search.SQLITE) or name.endswith(databases.BESIDE):
-            databases.clean(store, databases.named(name), words)
-        elif (clean := search.without(content, words)) is not None:
-            store.write(name, clean)
-    if (pages := _pages(warehouse)) is not None:
-        for name in search.search(pages, words).found:
-            under_way.others += 1
-            pages.remove(name)
-        _show_again(pages, "")
-    _show_again(store, "_reports")
-
-
-def _show_again(store: Store, directory: str) -> None:
-    """Let the next `afterlog report` make all pages again that are missing, though no table has changed."""
-    for name in [*store.walk(directory)]:
-        if name.rpartition("/")[2] == erased.SHOWN:
-            store.remove(name)
-
-
-def _pages(warehouse: Warehouse) -> Store | None:
-    """Return the directory of reports if it is not below the warehouse."""
-    directory = warehouse.settings.reports()
-    is_within = "://" not in warehouse.root and directory.is_relative_to(Path(warehouse.root))
-    return None if is_within or not directory.is_dir() else places.of(str(directory))
-
-
-def _proved(
-    warehouse: Warehouse,
-    copies: Sequence[Store],
-    selector: Selector,
-    under_way: _UnderWay,
-    redaction: Redaction,
-    records: int,
-) -> Erasure:
-    """Read every file again, and return what the erasure did."""
-    stores = [("", warehouse.store), *((f"{place.root}/", place) for place in copies)]
-    if (pages := _pages(warehouse)) is not None:
-        stores.append(("", pages))
-    searched = [(head, search.search(store, redaction.words)) for head, store in stores]
-    found = [f"{head}{name}" for head, one in searched for name in (*one.found, *one.unread) if name != UNDER_WAY]
-    done = Erasure(under_way.erasure_id, selector.kind, records)
-    done.tables = [Erased(table, *counts) for table, counts in sorted(under_way.done.items()) if counts[1]]
-    done.others = under_way.others
-    done.files = sum(one.files for _, one in searched) - 1  # but for what is kept of the erasure until it is done
-    done.left = [redaction.words.replaced_text(name) for name in dict.fromkeys(found)]
-    done.landed = _landed(warehouse.settings, redaction.words)
-    return done
-
-
-def _landed(settings: Settings, words: Words) -> int:
-    """Return how many files in landing directories hold a value: Afterlog does not remove what others wrote."""
-    directories = dict.fromkeys(own.landing for own in settings.of_clusters())
-    found: set[str] = set()
-    for directory in directories:
-        if "://" not in str(directory) and Path(str(directory)).is_dir():
-            searched: Searched = search.search(places.of(str(directory)), words)
-            found |= {f"{directory}/{name}" for name in searched.found}
-    return len(found)
-
-
-def _audit(warehouse: Warehouse, done: Erasure, under_way: _UnderWay) -> None:
-    """Note what the erasure did: never what it erased."""
-    facts = {
-        "erasure_id": done.erasure_id,
-        "began_at": datetime.fromisoformat(under_way.began_at),
-        "finished_at": moments.now(),
-        "erased_by": under_way.by,
-        "selector": done.selector,
-    }
-    equal: Mapping[str, str | int] = {"erasure_id": done.erasure_id}
-    if warehouse.exists(ERASURES.table) and jvmless.rows(warehouse, ERASURES.table, equal, ["erasure_id"]):
-        return
-    none = {"file_count": None, "left_count": None}
-    rows = [
-        {**facts, **none, "table": one.table, "row_count": one.rows, "cell_count": one.cells} for one in done.tables
-    ]
-    sums = {"row_count": sum(one.rows for one in done.tables), "cell_count": sum(one.cells for one in done.tables)}
-    proof = {"table": None, "file_count": done.files, "left_count": len(done.left)}
-    append.append(warehouse, ERASURES, [*rows, {**facts, **sums, **proof}])
-
-
-def checks(settings: Settings) -> Iterator[Check]:
-    """Yield what `afterlog doctor` says of an erasure that is not done."""
-    warehouse = Warehouse(settings)
-    text = warehouse.store.text(UNDER_WAY) if warehouse.opens_tables else None
-    if text is not None:
-        began_at = json.loads(text)["began_at"][:19]
-        remedy = "Give `afterlog erase` the same again: it goes on."
-        yield Check("erasure", "error", f"The erasure that began on {began_at} UTC is not done.", remedy)
-
-
-def show(done: Erasure, is_dry_run: bool) -> None:
-    """Print a plan or what was done, in a few lines."""
-    if done.tables:
-        display.table(NAMES, [[one.table, f"{one.rows:,}", f"{one.cells:,}"] for one in done.tables], 1, {}, 0)
-    verb = "would lose" if is_dry_run else "lost"
-    tables = f"{counted(len(done.tables), 'table')} and {counted(done.others, 'other file')}"
-    print(
-        f"{counted(done.records, 'record')} {verb} all content; {tables} {'would change' if is_dry_run else 'changed'}."
-    )
-    if done.landed:
-        print(
-            f"{counted(done.landed, 'file')} in the landing directories {'hold' if done.landed > 1 else 'holds'} it "
-            "still: they are not Afterlog's, so remove them yourself. They cannot bring it back."
-        )
-    if done.files is None:
-        return
-    if done.left:
-        print(f"It was found in {len(done.left):,} of {done.files:,} files: {', '.join(done.left[:MOST_NAMED])}.")
-    else:
-        print(f"Proof: {done.files:,} files were read to their end, and it is in none of them ({done.erasure_id}).")
-
-
-def as_json(done: Erasure) -> str:
-    """Return a plan, or what was done, as one object."""
-    return json.dumps(asdict(done))

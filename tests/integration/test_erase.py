@@ -20,7 +20,8 @@ from pipelines import backup
 from pipelines.alerts import sender
 from pipelines.cli import app
 from pipelines.commands import show, trace
-from pipelines.commands.erase import UNDER_WAY, checks, erase, plan
+from pipelines.commands.erase import erase, plan
+from pipelines.commands.erasures import UNDER_WAY, checks
 from pipelines.commands.selection import Selector, selector_of
 from pipelines.errors import UsageError, WriterBusy
 from pipelines.replay import store
