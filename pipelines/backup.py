@@ -26,9 +26,10 @@ from pipelines.stores import lock
 from pipelines.stores.base import File, Store
 from pipelines.text import size_of
 from pipelines.warehouse import backups, belongings
+from pipelines.warehouse.at_once import at_once
 from pipelines.warehouse.backups import Kept, Last, Manifest
 from pipelines.warehouse.belongings import Taken, Vanished
-from pipelines.warehouse.tables import Warehouse, at_once
+from pipelines.warehouse.tables import Warehouse
 
 COPIED_AT_ONCE = 4  # files that are in memory
 ATTEMPTS = 3

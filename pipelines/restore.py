@@ -19,8 +19,9 @@ from pipelines.stores.base import Store
 from pipelines.stores.restored import Restored
 from pipelines.text import first_names, size_of
 from pipelines.warehouse import backups
+from pipelines.warehouse.at_once import at_once
 from pipelines.warehouse.backups import Kept, Last, Manifest
-from pipelines.warehouse.tables import Warehouse, at_once
+from pipelines.warehouse.tables import Warehouse
 
 COPIED_AT_ONCE = 4  # files that are in memory
 MOST_NAMED = 3

@@ -14,8 +14,9 @@ from pipelines import moments
 from pipelines.stage import Stage
 from pipelines.stores.base import STATE, File
 from pipelines.warehouse import outdated, progress
+from pipelines.warehouse.at_once import OPENED_AT_ONCE, at_once
 from pipelines.warehouse.delta_log import LAST_CHECKPOINT
-from pipelines.warehouse.tables import OPENED_AT_ONCE, Warehouse, at_once
+from pipelines.warehouse.tables import Warehouse
 
 LEFT_OUT = ("_afterlog", "_reports", "_staged")
 """Leases, pages that are made anew, and rows that a batch stages for itself."""

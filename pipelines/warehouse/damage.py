@@ -6,7 +6,8 @@ Pages of Spark, and those of files that were written again, have checksums, whic
 
 from __future__ import annotations
 
-from pipelines.warehouse.tables import Warehouse, at_once
+from pipelines.warehouse.at_once import at_once
+from pipelines.warehouse.tables import Warehouse
 
 READ_AT_ONCE = 4  # files that are in memory
 

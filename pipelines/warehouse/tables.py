@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import re
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from expectations.contract import later_columns
 from expectations.provenance import ADDED_BY_THE_RUN
 from pipelines import moments
-from pipelines.errors import AfterlogError, UsageError, WriterBusy, opening, unreadable_log
-from pipelines.settings import Settings
-from pipelines.stores import lease, places
-from pipelines.stores.base import Store
+from pipelines.errors import UsageError
 from pipelines.stores.hadoop import Hadoop
 from pipelines.warehouse import delta_log, few_rows, opened_tables, ranges, schema_mark
+from pipelines.warehouse.at_once import CREATED_AT_ONCE, OPENED_AT_ONCE, at_once
+from pipelines.warehouse.commits import Commits
 from pipelines.warehouse.data_files import PLAIN_READER, DataFiles
 from pipelines.warehouse.groups import Groups, runs
 from pipelines.warehouse.ranges import Range
@@ -32,7 +26,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatchReader  # type: ignore[import-untyped]
     from pyarrow import Table as ArrowTable
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql import DataFrame
 
     from expectations.contract import Column, Contract
 
@@ -42,92 +36,17 @@ PROPERTIES = {
     "delta.enableChangeDataFeed": "true",
     "delta.enableDeletionVectors": "false",
 }
-CREATED_AT_ONCE = 4
-OPENED_AT_ONCE = 16
 ROWS_OF_A_FILE = 100_000  # of bronze and of tables that are sorted
-COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf sets which files compaction merges
-USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 CHECK_OF_REPLACED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
-T = TypeVar("T")
-_TABLE = re.compile(r"[a-z]+\.[a-z_]+")
-_VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint)")
 
 
 @dataclass(frozen=True)
-class Warehouse:
-    """The tables under the directory or URI that the settings name, and the Spark session that reads and writes them.
+class Warehouse(Commits):
+    """The tables under the directory or URI that the settings name: created, read, written, and named for Spark SQL.
 
     Where the store ``opens_tables``, tables are created, examined and opened without a session. Elsewhere all of it
     needs one.
     """
-
-    settings: Settings
-    session: SparkSession | None = None
-
-    @property
-    def spark(self) -> SparkSession:
-        """The Spark session that the caller has started."""
-        assert self.session is not None, "this needs a Spark session"
-        return self.session
-
-    @property
-    def root(self) -> str:
-        """The directory or URI that contains all tables."""
-        return self.settings.warehouse
-
-    @property
-    def store(self) -> Store:
-        """Where the tables are."""
-        return places.of(self.root)
-
-    @property
-    def opens_tables(self) -> bool:
-        """Tell whether tables are read and written without a JVM; else they need a session."""
-        return self.store.opens_tables
-
-    @property
-    def cluster(self) -> str:
-        """The Kafka cluster that the settings name, the first of several."""
-        return self.settings.cluster
-
-    def of_clusters(self) -> tuple[Warehouse, ...]:
-        """Return the warehouse with the settings of each cluster."""
-        return tuple(replace(self, settings=own) for own in self.settings.of_clusters())
-
-    def refuse_spark_only(self, what: str) -> None:
-        """Raise UsageError if only Spark opens the warehouse, and ``what`` a command does needs no session."""
-        if not self.opens_tables:
-            raise UsageError(
-                f"Only Spark opens {self.root}, and {what} without it: name a warehouse in a directory or on an object "
-                "store."
-            )
-
-    def location(self, table: str) -> str:
-        """Return the path or URI of a table: ``silver.x`` is at ``<warehouse>/silver/x``."""
-        if not _TABLE.fullmatch(table):
-            raise UsageError(f"{table!r} is not a table: tables are named like silver.dlq_records.")
-        return f"{self.root.rstrip('/')}/{self.place(table)}"
-
-    @staticmethod
-    def place(table: str) -> str:
-        """Return the path of a table below the root."""
-        return table.replace(".", "/")
-
-    @classmethod
-    def log(cls, table: str) -> str:
-        """Return the path of a table's Delta log below the root."""
-        return f"{cls.place(table)}/_delta_log"
-
-    def exists(self, table: str) -> bool:
-        """Tell whether a table has a Delta log."""
-        return self.last_version(table) is not None  # a crash can leave a log without commits
-
-    def absent(self, table: str) -> UsageError:
-        """Return the error for a table that does not exist; its message says what to do."""
-        return UsageError(
-            f"There is no table {table} in {self.root} yet: land files in {self.settings.landing} "
-            f"and run `afterlog run`, or name another warehouse with --warehouse."
-        )
 
     def ensure(self, contract: Contract) -> bool:
         """Create a table if it does not exist; return whether it was created."""
@@ -180,186 +99,6 @@ class Warehouse:
         counts = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
         checksum = json.dumps({**counts, **known})
         self.store.write(f"{log}/{0:020}.crc", checksum.encode(), durable=False)
-
-    def commit(self, table: str, version: int) -> list[dict[str, Any]]:
-        """Return the actions of a commit; none if the commit is no longer in the log."""
-        return delta_log.actions_of(self.store.text(f"{self.log(table)}/{version:020}.json") or "")
-
-    def last_version(self, table: str) -> int | None:
-        """Return the latest version of a table, from the file names of its log; None if there is none."""
-        versions = [int(match[1]) for name in self._log_names(table) if (match := _VERSION.match(name))]
-        return max(versions, default=None)
-
-    def was_never_written(self, table: str) -> bool:
-        """Tell, with a request instead of the five that open it, whether an existing table has only been created."""
-        try:
-            return self.last_version(table) == 0 and not any("add" in action for action in self.commit(table, 0))
-        except ValueError:  # whoever opens the table is told that it is damaged
-            return False
-
-    def opened_table(self, table: str, version: int | None = None) -> OpenedTable:
-        """Open a table, at the given version or at the latest, with ``deltalake``, the reader without a JVM.
-
-        As long as the log does not change, callers share what it returns. A write through it takes it to the new
-        version, which no other caller gets.
-
-        Raises UsageError: the table's Delta log alone does not decide which commits count. EnvironmentLacking: the log
-        cannot be read.
-        """
-        return opened_tables.once(self.store, self.place(table), version, lambda: self._opened(table, version))
-
-    def open_ahead(self, tables: Iterable[str]) -> None:
-        """Open tables that a command is about to read, at the same time, where each request takes its time.
-
-        The command reads the same lists in a ``pinned`` block. What cannot be opened is told when it is read.
-        """
-        if not (self.store.is_shared and self.opens_tables):
-            return
-
-        def opened(table: str) -> None:
-            with contextlib.suppress(AfterlogError):
-                if self.exists(table) and not self.was_never_written(table):
-                    self.opened_table(table)
-
-        at_once(OPENED_AT_ONCE, opened, tables)
-
-    def _opened(self, table: str, version: int | None) -> OpenedTable:
-        """Open a table: see ``opened_table``."""
-        from deltalake import DeltaTable
-
-        try:
-            found = DeltaTable(
-                self.store.for_deltalake(self.place(table)), version=version, storage_options=self.store.options()
-            )
-        except Exception as error:
-            if delta_log.is_about_coordination(error):
-                raise delta_log.coordinated(table, "its table features") from None
-            if delta_log.fault(self.store, self.place(table), refused=True):
-                raise unreadable_log(table) from None
-            raise opening(error, table) from None
-        protocol = found.protocol()
-        features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
-        if by := delta_log.coordinator(found.metadata().configuration, features):
-            raise delta_log.coordinated(table, by)
-        schema_mark.refuse_newer(table, found.metadata().configuration)
-        return found
-
-    def damaged_files(self, table: str) -> list[str]:
-        """Return the data files of a table that are missing or whose size differs from the one in its log.
-
-        Raises the same errors as ``opened_table``.
-        """
-        files = self.opened_table(table).get_add_actions()
-        sizes = dict(zip(map(str, files["path"].to_pylist()), files["size_bytes"].to_pylist(), strict=True))
-        there = {
-            f"{within}{file.name}": file.size
-            for within in {path[: path.rfind("/") + 1] for path in sizes}
-            for file in self.store.files(f"{self.place(table)}/{within}".rstrip("/"))
-        }
-        return sorted(path for path, size in sizes.items() if there.get(path) != size)
-
-    def missing_commit(self, table: str) -> int | None:
-        """Return the version of the first missing commit that a reader needs; None if none is missing.
-
-        A reader needs the commits after the last checkpoint, or all commits if there is no checkpoint.
-        """
-        names = self._log_names(table)
-        commits = {int(name[:20]) for name in names if re.fullmatch(r"\d{20}\.json", name)}
-        checkpoint = max((int(name[:20]) for name in names if re.match(r"\d{20}\.checkpoint", name)), default=-1)
-        needed = range(checkpoint + 1, max(commits, default=-1))
-        return next((number for number in needed if number not in commits), None)
-
-    def table_id(self, table: str) -> str | None:
-        """Return a table's Delta id from its latest checksum, its first commit or a checkpoint; None if unknown."""
-        names = self._log_names(table)
-        checksums = [name for name in names if name.endswith(".crc") and not name.startswith(".")]
-        if checksums:
-            text = self.store.text(f"{self.log(table)}/{checksums[-1]}")
-            metadata = json.loads(text or "{}").get("metadata")
-            if metadata:
-                return str(metadata["id"])
-        for action in self.commit(table, 0):
-            if metadata := action.get("metaData"):
-                return str(metadata["id"])
-        if not self.opens_tables or f"{0:020}.json" in names or not any(map(_VERSION.match, names)):
-            return None
-        return self.state(table)[0]  # an erasure has removed the first commit
-
-    def bytes_after(self, table: str, version: int | None) -> int:
-        """Return roughly how many bytes a table has gained since a version (None: since its creation)."""
-        place, commit = self.place(table), f"{version or 0:020}.json"
-        log = {file.name: file.modified_at for file in self.store.files(self.log(table))}
-        since = log.get(commit) if version is not None else None
-        files = (file for file in self.store.files(place) if file.name.endswith(".parquet"))
-        return sum(file.size for file in files if since is None or file.modified_at > since)
-
-    def _log_names(self, table: str) -> list[str]:
-        log = self.log(table)
-        names = self.store.names(log)
-        if self.opens_tables and (by := delta_log.staged(self.store, log, names)):
-            raise delta_log.coordinated(table, f"there are commits in {by}")
-        return names
-
-    def versions_after(self, versions: Mapping[str, int | None]) -> int:
-        """Return how many versions the tables together have after the given ones (None: after their creation)."""
-        late = 0
-        for table, version in versions.items():
-            end = self.last_version(table) if self.opens_tables else self._version_if_any(table)
-            late += max(0, (end or 0) - (version or 0))  # version 0 only creates the table
-        return late
-
-    def _version_if_any(self, table: str) -> int | None:
-        return self.state(table)[1] if self.exists(table) else None
-
-    def state(self, table: str) -> tuple[str, int]:
-        """Return a table's Delta id and its latest version; a table recreated at the same path has another id."""
-        if self.opens_tables:
-            opened = self.opened_table(table)
-            return str(opened.metadata().id), opened.version()
-        snapshot = self._snapshot(table)
-        return str(snapshot.metadata().id()), int(snapshot.version())
-
-    def size(self, table: str) -> int:
-        """Return the total size of a table's files in bytes; without a Spark query where the store opens tables."""
-        if self.opens_tables:
-            return sum(self.opened_table(table).get_add_actions()["size_bytes"].to_pylist())
-        return int(self._snapshot(table).sizeInBytes())
-
-    def _snapshot(self, table: str) -> Any:
-        """Return Delta's latest snapshot of a table, a JVM object.
-
-        Raises UsageError: the table's Delta log alone does not decide which commits count.
-        """
-        jvm: Any = self.spark.sparkContext._jvm
-        nothing = jvm.scala.Option.empty()
-        try:
-            logs = jvm.org.apache.spark.sql.delta.DeltaLog
-            snapshot = logs.forTable(self.spark._jsparkSession, self.location(table)).update(False, nothing, nothing)
-        except Exception as error:
-            if delta_log.is_about_coordination(error):
-                raise delta_log.coordinated(table, "its table features") from None
-            raise
-        said = str(snapshot.metadata().configuration().mkString("\n"))
-        properties = dict(line.partition(" -> ")[::2] for line in said.splitlines())
-        features = str(snapshot.protocol().readerAndWriterFeatureNames().mkString("\n")).splitlines()
-        if by := delta_log.coordinator(properties, features):
-            raise delta_log.coordinated(table, by)
-        schema_mark.refuse_newer(table, properties)
-        return snapshot
-
-    def was_committed(self, table: str, after: int, mark: str) -> bool:
-        """Tell whether the user metadata of a commit after the given version contains a mark."""
-        if self.opens_tables:
-            end = self.last_version(table) or 0
-            infos = (
-                action.get("commitInfo") or {} for v in range(after + 1, end + 1) for action in self.commit(table, v)
-            )
-            return any(mark in (info.get("userMetadata") or "") for info in infos)
-        from delta.tables import DeltaTable
-        from pyspark.sql import functions as F
-
-        history = DeltaTable.forPath(self.spark, self.location(table)).history()
-        return not history.where((F.col("version") > after) & F.col("userMetadata").contains(mark)).isEmpty()
 
     def read(self, table: str, version: int | None = None, among: Sequence[Range] | None = None) -> DataFrame:
         """Return a table's rows within ranges (None: all), at the given version or at the latest.
@@ -617,20 +356,15 @@ class Warehouse:
                 ) from None
             finally:
                 self.spark.conf.unset(CHECK_OF_REPLACED)
+        return self._overwritten(table, rows, contract)
+
+    def _overwritten(self, table: str, rows: DataFrame, contract: Contract | None) -> int:
+        """Replace all rows of a table, and its columns if a contract is given and they are others."""
         stored = [(field.name, field.dataType) for field in self.read(table).schema]
         if contract is None or stored == [(field.name, field.dataType) for field in rows.schema]:
             return self._written(table, rows.write.format("delta").mode("overwrite"))
         writer = _commented(rows, contract).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         return self._written(table, writer)
-
-    def _replaced(
-        self, table: str, opened: OpenedTable, rows: ArrowTable | RecordBatchReader, predicate: str | None
-    ) -> None:
-        """Replace the rows that meet a predicate (None: all) by others, without Delta's planning."""
-        before = opened.version()
-        with self.committing(table, opened) as turn:
-            few_rows.replace(opened, rows, predicate, turn)
-        self._compact_at_times(table, before)
 
     def _added(self, table: str, rows: DataFrame, groups: Groups, count: int) -> tuple[OpenedTable, ArrowTable] | None:
         """Return a table and the few of ``count`` given rows that its groups lack.
@@ -652,120 +386,6 @@ class Warehouse:
         if few is None or few.num_rows > few_rows.MOST_ROWS or few["_times"].to_pylist() != [1] * few.num_rows:
             return None
         return opened, few.drop_columns(["_times"])
-
-    def _plain(self, table: str) -> OpenedTable | None:
-        """Return a table, opened, if ``few_rows`` can write it; None if only Spark can."""
-        opened = self.opened_table(table) if self.opens_tables else None
-        return opened if opened is not None and few_rows.is_plain(opened) else None
-
-    def _plain_for(self, table: str, rows: DataFrame) -> OpenedTable | None:
-        """Return a table, opened, if ``few_rows`` can write it and the rows have its columns."""
-        opened = self._plain(table)
-        return opened if opened is not None and few_rows.have_its_columns(rows, opened) else None
-
-    def _collected(self, table: str, rows: DataFrame) -> tuple[OpenedTable, ArrowTable] | None:
-        """Return a table and a few rows for ``few_rows`` to write; None if only Spark can write them."""
-        opened = self._plain_for(table, rows)
-        if opened is None:
-            return None
-        few = few_rows.collected(rows)
-        return None if few is None else (opened, few)
-
-    @contextlib.contextmanager
-    def committing(self, table: str, opened: OpenedTable, mark: str = "") -> Iterator[few_rows.Turn]:
-        """Yield what a commit to an opened table carries: a mark, and what tells it from those of other writers.
-
-        The writer's lease is looked at when the table is open, so that who took it over since commits later.
-
-        Raises WriterBusy: the lease was taken over.
-        """
-        turn = few_rows.Turn(f"{mark} {self.store.checked()}".strip(), self.store.is_shared)
-        self.store.forget(self.log(table))
-        yield turn
-        opened_tables.committed(self.store, self.place(table), opened)
-
-    def _append(self, table: str, opened: OpenedTable, rows: ArrowTable | RecordBatchReader, mark: str = "") -> None:
-        """Append rows without Delta's planning. Without rows there is no commit."""
-        before = opened.version()
-        with self.committing(table, opened, mark) as turn:
-            few_rows.append(opened, rows, turn)
-        self._compact_at_times(table, before)
-
-    def _written(self, table: str, writer: DataFrameWriter, more: str = "") -> int:
-        """Write, and return the number of rows written, from the metrics of the commit.
-
-        A random mark in its user metadata tells the commit from those of other writers. Delta makes no commit for an
-        append without rows.
-        """
-        mark = f"afterlog-{secrets.token_hex(8)} {more}".rstrip()
-        before = self.state(table)[1]
-        if self.store.is_shared:
-            writer = writer.option("txnAppId", few_rows.TURN).option("txnVersion", before + 1)
-        from delta.exceptions import DeltaConcurrentModificationException
-
-        try:
-            with self._committing(table, mark) as said:
-                writer.option("userMetadata", said).save(self.location(table))
-        except DeltaConcurrentModificationException:
-            if not self.store.is_shared:
-                raise
-            if not self.was_committed(table, before, mark):  # else the answer to it was lost
-                raise WriterBusy(few_rows.TURN_IS_LOST) from None
-        after = self._compact_at_times(table, before)
-        if self.opens_tables:
-            actions = (self.commit(table, version) for version in range(before + 1, after + 1))
-            infos = [action.get("commitInfo", {}) for of_one in actions for action in of_one]
-        elif after > before:
-            from delta.tables import DeltaTable
-
-            history = DeltaTable.forPath(self.spark, self.location(table)).history().where(f"version > {before}")
-            infos = [row.asDict(recursive=True) for row in history.select("userMetadata", "operationMetrics").collect()]
-        else:
-            infos = []
-        own = [info["operationMetrics"] for info in infos if info.get("userMetadata") == said]
-        if not own and infos and self.store.is_shared:  # Delta left it out, as another writer's turn came first
-            raise WriterBusy(few_rows.TURN_IS_LOST)
-        if not own:
-            return 0
-        # numOutputRows includes the rows that Delta copies from files that it rewrites.
-        return int(own[0].get("numOutputRows", 0)) - int(own[0].get("numCopiedRows", 0))
-
-    def _compact_at_times(self, table: str, before: int) -> int:
-        """Compact a table's small files once every COMPACTED_EVERY commits; return the version before compaction.
-
-        Each commit adds small files, and each file costs every reader time. Compaction adds no rows to the change feed
-        and deletes no file, so readers of older versions can continue. ``before`` is the version before the last write.
-        """
-        after = self.state(table)[1]
-        if after // COMPACTED_EVERY != before // COMPACTED_EVERY:
-            from delta.exceptions import DeltaConcurrentModificationException
-            from delta.tables import DeltaTable
-
-            # If another writer has committed, a later commit triggers the next compaction.
-            with self._committing(table), contextlib.suppress(DeltaConcurrentModificationException):
-                DeltaTable.forPath(self.spark, self.location(table)).optimize().executeCompaction()
-        return after
-
-    @contextlib.contextmanager
-    def _committing(self, table: str, mark: str = "") -> Iterator[str]:
-        """Let Spark's commits to a table in the block say a mark and the number of the lease; yield this text.
-
-        On S3 the log store reads the lease again before each commit, and refuses one of a lease that was taken over.
-
-        Raises WriterBusy: the lease was taken over already.
-        """
-        said = f"{mark} {self.store.checked()}".strip()
-        if held := lease.held(self.root):
-            self.spark.conf.set("afterlog.warehouse", self.root)
-            self.spark.conf.set("afterlog.fence", held.fence())
-        if said:
-            self.spark.conf.set(USER_METADATA, said)
-        try:
-            yield said
-        finally:
-            self.store.forget(self.log(table))
-            if mark:
-                self.spark.conf.unset(USER_METADATA)
 
     def register(self, tables: Iterable[str]) -> None:
         """Register tables in Spark SQL under their names, in a catalog that ends with the session.
@@ -809,13 +429,6 @@ def _commented(rows: DataFrame, contract: Contract) -> DataFrame:
             for column in contract.stored
         ]
     )
-
-
-def at_once(most: int, ask: Callable[[T], object], of: Iterable[T]) -> None:
-    """Call a function with each of some things, at most so many at the same time."""
-    with ThreadPoolExecutor(most) as pool:
-        for done in [pool.submit(copy_context().run, ask, each) for each in of]:
-            done.result()
 
 
 def _same(keys: Sequence[str], under: Mapping[str, str] | None = None) -> SparkColumn:

@@ -18,9 +18,10 @@ from pyspark.sql import functions as F
 from expectations.contract import Column, Contract
 from pipelines.settings import Settings, load
 from pipelines.warehouse import change_feed, few_rows, jvmless
+from pipelines.warehouse.commits import COMPACTED_EVERY
 from pipelines.warehouse.groups import Groups
 from pipelines.warehouse.progress import Batch
-from pipelines.warehouse.tables import COMPACTED_EVERY, Warehouse
+from pipelines.warehouse.tables import Warehouse
 from tests.testing.examples import at_most
 
 if TYPE_CHECKING:

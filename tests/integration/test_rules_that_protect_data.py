@@ -117,7 +117,7 @@ def test_read_is_accepted_quarantined_and_duplicates(spark: SparkSession, settin
 def test_small_files_are_merged_at_times_and_nobody_reads_anything_twice(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.warehouse.tables.COMPACTED_EVERY", 3)
+    monkeypatch.setattr("pipelines.warehouse.commits.COMPACTED_EVERY", 3)
     for number in range(4):
         land(settings, {f"{number}.jsonl": [line(number), line(10 + number, headers=FOREIGN)]})
         run_chain(spark, settings, BRONZE)  # versions 1, 2, 3, 5: the change feed that silver reads has the OPTIMIZE
