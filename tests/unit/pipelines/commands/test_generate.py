@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from expectations.silver.dlq_records import CONTRACT
-from pipelines.commands.generate import PREFIXES, Truth, generate
+from pipelines.commands.generate import Truth, generate
+from pipelines.commands.generated_flows import PREFIXES
 from pipelines.errors import UsageError
 
 Line = tuple[dict[str, Any], str]  # an entry of the ledger, and its line
