@@ -29,6 +29,8 @@ from pipelines.sources.logs import files
 from tests.testing import s3
 from tests.testing.spark_cluster import Cluster, Worker
 
+pytestmark = pytest.mark.thorough
+
 BUCKET = "lakehouse"
 RECORDS = 2_000
 SPLIT = "silver.dlq_records"
