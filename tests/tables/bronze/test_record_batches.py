@@ -12,7 +12,8 @@ from expectations.provenance import ADDED_BY_THE_RUN
 from pipelines.bronze.record_batches import parse
 from pipelines.settings import load
 from pipelines.sources.landing import LandedFile
-from pipelines.sources.segments import SCHEMA, Segment, Version, Work, rows
+from pipelines.sources.log_dirs import Segment
+from pipelines.sources.segments import SCHEMA, Version, Work, rows
 from tests.testing.segments import batch, message, record
 
 if TYPE_CHECKING:

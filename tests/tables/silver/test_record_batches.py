@@ -13,7 +13,9 @@ from pipelines.bronze.record_batches import parse
 from pipelines.settings import load
 from pipelines.silver.record_batches import transform
 from pipelines.sources.landing import LandedFile
-from pipelines.sources.segments import ERRORS, SCHEMA, Segment, Work, rows
+from pipelines.sources.log_dirs import Segment
+from pipelines.sources.record_batches import ERRORS
+from pipelines.sources.segments import SCHEMA, Work, rows
 from tests.testing.segments import AT, assembled, batch, marker, message, record
 
 if TYPE_CHECKING:

@@ -11,7 +11,17 @@ import cramjam
 import pytest
 
 from pipelines.sources import log_dirs, segments
-from pipelines.sources.segments import Segment, Work, listing, passed_over, rows, unread
+from pipelines.sources.log_dirs import Segment
+from pipelines.sources.record_batches import (
+    CONFIGS_TEXT,
+    DAMAGED_PACK,
+    DUMP_TEXT,
+    NOT_A_SEGMENT,
+    PACKED,
+    TORN_BATCH,
+    Batch,
+)
+from pipelines.sources.segments import Work, listing, passed_over, rows, unread
 from tests.testing.segments import batch, record
 
 ID, OTHER = "LWgrMmVrT0a__7a4SasuPA", "-CqX9U--S-6U8XUM9II25Q"
@@ -30,7 +40,7 @@ def found(directory: Path, source: str, stated: bool = False) -> list[tuple[obje
     file = listing(directory)[source]
     facts = segments._stated(file, {}) if stated else None
     work = Work(Segment.of(source), file, str(directory / source), False, facts)
-    every = [dict(zip(segments.Batch._fields, row[3:], strict=False)) for row in rows(work) if row[-1] is None]
+    every = [dict(zip(Batch._fields, row[3:], strict=False)) for row in rows(work) if row[-1] is None]
     return [(row["base_offset"], row["last_offset"], row["error"]) for row in every]
 
 
@@ -91,11 +101,11 @@ def test_packed_segments_are_read(tmp_path: Path, suffix: str) -> None:
 
     (tmp_path / source).write_bytes(pack(whole)[:-20])
     *sound, (_, _, error) = found(tmp_path, source)
-    assert error == segments.DAMAGED_PACK
-    assert {one for _, _, one in sound} <= {None, segments.TORN_BATCH}
+    assert error == DAMAGED_PACK
+    assert {one for _, _, one in sound} <= {None, TORN_BATCH}
 
     (tmp_path / source).write_bytes(b"neither")
-    assert found(tmp_path, source) == [(None, None, segments.DAMAGED_PACK)]
+    assert found(tmp_path, source) == [(None, None, DAMAGED_PACK)]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +131,7 @@ def test_tiered_segments_are_read(tmp_path: Path, source: str, topic_id: str | N
     # The plugin has stored the segment in another form.
     for said in ({"compression": True}, {"compression": False, "encryption": {"dataKey": "x"}}):
         (tmp_path / source.replace(".log", ".rsm-manifest")).write_text(json.dumps({"version": "1", **said}))
-        assert found(tmp_path, source) == [(None, None, segments.PACKED)]
+        assert found(tmp_path, source) == [(None, None, PACKED)]
     (tmp_path / source.replace(".log", ".rsm-manifest")).write_text('{"version": "1", "compression": false}')
     assert found(tmp_path, source) == [(0, 2, None), (3, 3, None)]
 
@@ -145,17 +155,17 @@ CONFIGS = b"""Dynamic configs for topic t are:
 @pytest.mark.parametrize(
     ("name", "content", "error"),
     [
-        pytest.param(f"t-0/{ZERO}.log", DUMP, segments.DUMP_TEXT, id="kafka-dump-log in a segment's place"),
-        pytest.param("t-0/dump.txt", DUMP, segments.DUMP_TEXT, id="kafka-dump-log"),
-        pytest.param("dump.txt", b"log4j:WARN None\r\n" + DUMP.replace(b"\n", b"\r\n"), segments.DUMP_TEXT, id="CRLF"),
-        pytest.param("dump.txt", DUMP[DUMP.index(b"baseO") :], segments.DUMP_TEXT, id="without its head"),
-        pytest.param("t-0/configs.txt", CONFIGS, segments.CONFIGS_TEXT, id="kafka-configs"),
-        pytest.param("all.txt", CONFIGS.replace(b"Dynamic", b"All"), segments.CONFIGS_TEXT, id="kafka-configs --all"),
-        pytest.param("only.txt", CONFIGS.partition(b"\n")[2], segments.CONFIGS_TEXT, id="kafka-configs, its rest"),
-        pytest.param("readme.txt", b"Not a segment.", segments.NOT_A_SEGMENT, id="anything else"),
-        pytest.param(f"t-0/{ZERO}.log.bz2", bz2.compress(batch(0)), segments.PACKED, id="bzip2"),
-        pytest.param("logs.tar", b"x", segments.PACKED, id="an archive"),
-        pytest.param("logs.tar.gz", gzip.compress(b"x"), segments.PACKED, id="a packed archive"),
+        pytest.param(f"t-0/{ZERO}.log", DUMP, DUMP_TEXT, id="kafka-dump-log in a segment's place"),
+        pytest.param("t-0/dump.txt", DUMP, DUMP_TEXT, id="kafka-dump-log"),
+        pytest.param("dump.txt", b"log4j:WARN None\r\n" + DUMP.replace(b"\n", b"\r\n"), DUMP_TEXT, id="CRLF"),
+        pytest.param("dump.txt", DUMP[DUMP.index(b"baseO") :], DUMP_TEXT, id="without its head"),
+        pytest.param("t-0/configs.txt", CONFIGS, CONFIGS_TEXT, id="kafka-configs"),
+        pytest.param("all.txt", CONFIGS.replace(b"Dynamic", b"All"), CONFIGS_TEXT, id="kafka-configs --all"),
+        pytest.param("only.txt", CONFIGS.partition(b"\n")[2], CONFIGS_TEXT, id="kafka-configs, its rest"),
+        pytest.param("readme.txt", b"Not a segment.", NOT_A_SEGMENT, id="anything else"),
+        pytest.param(f"t-0/{ZERO}.log.bz2", bz2.compress(batch(0)), PACKED, id="bzip2"),
+        pytest.param("logs.tar", b"x", PACKED, id="an archive"),
+        pytest.param("logs.tar.gz", gzip.compress(b"x"), PACKED, id="a packed archive"),
     ],
 )  # fmt: skip
 def test_a_file_is_named_for_what_it_is(tmp_path: Path, name: str, content: bytes, error: str) -> None:

@@ -23,18 +23,9 @@ from hypothesis import strategies as st
 
 from pipelines.settings import ROOT
 from pipelines.sources import landing
-from pipelines.sources.segments import (
-    ERRORS,
-    SCHEMA,
-    Batch,
-    Segment,
-    TopicMetadata,
-    Version,
-    Work,
-    batches,
-    rows,
-    unread,
-)
+from pipelines.sources.log_dirs import Segment
+from pipelines.sources.record_batches import ERRORS, Batch, batches
+from pipelines.sources.segments import SCHEMA, TopicMetadata, Version, Work, rows, unread
 from tests.testing.segments import (
     AT,
     assembled,
