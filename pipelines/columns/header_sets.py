@@ -1,71 +1,53 @@
 """The names of a record's headers -> a plan: which sets of which writers they are, and where each field's value is.
 
 Writers keep the headers of a record that they dead-letter, so one record can carry the sets of several writers. A set
-is complete if it has all mandatory headers of a profile. The newest complete set is the record's own; older ones are
-earlier hops.
+is complete if it has all mandatory headers of a profile (`header_cuts`). The newest complete set is the record's own;
+older ones are earlier hops (`header_order`).
 
 The plan depends on names and their order alone (and on which paths of an envelope have a value). Few records have a
 shape of their own, so a shape is planned once, in Python, however many records have it.
-
-How a profile's headers are cut into sets:
-
-- A set is a stretch of the profile's headers that has all mandatory ones. There are as many sets as there can be.
-- Between two sets, the cut is where no name repeats within a set, then where another writer's headers stand between,
-  then where the writer's order begins anew.
-- If a name repeats within a set nevertheless, the headers count that stand closest together, the last ones of these.
-  So what is left of another set gives no value to a set that is complete.
-- A writer that writes all values of a name side by side has one value a hop: the k-th of each name is of the k-th hop.
 
 Profiles can share names. A mandatory header belongs to one set alone: profiles of the settings come first, then the set
 that explains more headers. If all mandatory headers of a set are optional ones of another profile's set, both are the
 same dead-lettering, and the set that explains more headers stands. An optional header belongs to the set at whose index
 it stands.
-
-How the sets of a record are put in order:
-
-- A writer that appends has its newest set behind, one that writes first has it before all others.
-- A writer that keeps headers in a map (``newest`` is ``anywhere``) replaces its own set and may shuffle all others, so
-  indexes prove nothing. Nor do they for a set whose mandatory headers are scattered: somebody shuffled the record.
-- There topics tell: a hop's DLQ topic is the next hop's source topic, and DLQ topics are named after their source or by
-  the writer's default. Places count only where topics are silent.
-- Two sets of a profile with the same topic, partition and offset are one hop, which somebody copied with its headers.
-- If a map's set is newer than a set that stands behind some of its headers, it replaced an older one there. Optional
-  headers before that index can be left from the older one, so they fill no field.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from itertools import pairwise, permutations
 from math import prod
 
 from pipelines.columns import globs
-from pipelines.columns.profiles import KIP_1191, KIP_1317, Header, Profile
+from pipelines.columns.header_cuts import (
+    HeaderSet,
+    Shape,
+    completions,
+    cuts_of,
+    gathered,
+    ranks,
+    repeating_of,
+    side_by_side,
+)
+from pipelines.columns.header_order import (
+    age_by_index,
+    by_topics,
+    doubtful_of,
+    joined,
+    newest_of,
+    of_coordinate,
+    partner,
+    scattered_of,
+    without_copies,
+)
+from pipelines.columns.profiles import KIP_1317, Profile
 
 MOST_STATES = 400  # beginnings of chains that are weighed, where topics decide the order
 MOST_WEIGHED = 1_000  # known headers of a record of which topics and copies tell the order
-MOST_CUTS = 16  # indexes between two sets at which the cut may be
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What the sets of a record depend on.
-
-    ``names`` are the headers that any profile knows, in order; a name that only a prefix matches is the longest such
-    prefix with a ``*`` behind it. ``marks`` are the indexes, in ``Planner.marks``, of topic globs that match and of
-    paths that lead to a value. The others are null unless several of at most MOST_WEIGHED names tell a topic:
-    ``topics`` are their values, null for other names; ``topic`` is the DLQ topic; ``same`` has, for a name that tells
-    topic, partition or offset, the first index with its name and value, and for other names their own index.
-    """
-
-    names: tuple[str, ...]
-    marks: tuple[int, ...] = ()
-    topics: tuple[str | None, ...] | None = None
-    topic: str | None = None
-    same: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -101,64 +83,6 @@ class Plan:
         return self.own is not None and not self.lacking
 
 
-@dataclass(eq=False)
-class _Set:
-    """A set of a profile within a shape: the indexes of its headers by key, in order, and the index that counts."""
-
-    profile: Profile
-    members: dict[str, list[int]] = field(default_factory=dict)
-    is_last: bool = True  # of its profile: an envelope belongs to the last set
-
-    @cached_property
-    def counting(self) -> dict[str, int]:
-        """By key: the index of the header whose value counts."""
-        first, last = self._closest()
-        is_first = self.profile.newest == "first"
-        repeating = _repeating(self.profile)
-        counting = {}
-        for key, indexes in self.members.items():
-            near = min(max(first - index, index - last, 0) for index in indexes)
-            nearest = [index for index in indexes if max(first - index, index - last, 0) == near]
-            counting[key] = indexes[-1] if key in repeating else nearest[0] if is_first else nearest[-1]
-        return counting
-
-    def _closest(self) -> tuple[int, int]:
-        """Return the first and the last index of the shortest stretch that has all mandatory headers of the set."""
-        mandatory = [key for key in self.profile.mandatory if key in self.members]
-        whole = [index for key in mandatory or self.members for index in self.members[key]] or [0]
-        if len(whole) <= len(mandatory):
-            return min(whole), max(whole)
-        last_seen: dict[str, int] = {}
-        stretches = []
-        for index, name in sorted((index, key) for key in mandatory for index in self.members[key]):
-            last_seen[name] = index
-            if len(last_seen) == len(mandatory):
-                stretches.append((min(last_seen.values()), index))
-        sign = 1 if self.profile.newest == "first" else -1
-        return min(stretches, key=lambda ends: (ends[1] - ends[0], sign * ends[1]), default=(min(whole), max(whole)))
-
-    @cached_property
-    def at(self) -> int:
-        """The index of the set: that of its last mandatory header; an envelope stands before all headers."""
-        return self.ends[1]
-
-    @cached_property
-    def indexes(self) -> set[int]:
-        """The indexes of all headers of the set."""
-        return {index for every in self.members.values() for index in every}
-
-    @cached_property
-    def mandatory_indexes(self) -> set[int]:
-        """The indexes of the mandatory headers."""
-        return {index for key in self.profile.mandatory for index in self.members.get(key, ())}
-
-    @cached_property
-    def ends(self) -> tuple[int, int]:
-        """The first and the last index of the mandatory headers that count."""
-        counting = [self.counting[key] for key in self.profile.mandatory if key in self.counting]
-        return min(counting, default=-1), max(counting, default=-1)
-
-
 class Planner:
     """Plans shapes for given profiles, in their order."""
 
@@ -173,7 +97,7 @@ class Planner:
         self.topic_names = frozenset(
             header.key for profile in profiles for header in profile.headers if header.field == "original_topic"
         )
-        self.coordinate_names = frozenset(header.key for profile in profiles for header in _of_coordinate(profile))
+        self.coordinate_names = frozenset(header.key for profile in profiles for header in of_coordinate(profile))
         self._plans: dict[Shape, Plan] = {}
         self._keys_of: dict[str, list[tuple[Profile, str]]] = {}
         self._order = {profile: index for index, profile in enumerate(self.profiles)}
@@ -213,13 +137,13 @@ class Planner:
         complete = [
             header_set for profile, keyed in headers_of.items() for header_set in self._sets(profile, keyed, shape)
         ]
-        winning = _once(self._winning(complete), shape)
+        winning = without_copies(self._winning(complete), shape)
         draft = _draft(headers_of, winning)
         chain = self._chain([*winning, *([draft] if draft else [])], shape)
         if not chain:
             return self._nearest(headers_of, shape)
-        own, older = _newest(chain)
-        doubtful = _doubtful(chain)
+        own, older = newest_of(chain)
+        doubtful = doubtful_of(chain)
         is_draft = any(header_set is draft for header_set in own)
         profiles = sorted((header_set.profile.name for header_set in own), key=lambda name: name != KIP_1317.name)
         shown = {header_set.profile for header_set in (*complete, *own)}
@@ -228,7 +152,7 @@ class Planner:
             self._hop(own, shape, doubtful, is_own=True),
             (KIP_1317.name,) if is_draft else tuple(profiles),
             tuple(key for key in KIP_1317.mandatory if key not in draft.members) if draft and is_draft else (),
-            tuple(self._hop(pair, shape, doubtful) for pair in _joined(older)),
+            tuple(self._hop(pair, shape, doubtful) for pair in joined(older)),
             _taken(shape, shown, headers_of),
             strays or self._has_strays(shape, headers_of, complete, chain),
         )
@@ -283,25 +207,25 @@ class Planner:
     def _has_path(self, path: str, shape: Shape) -> bool:
         return len(self.globs) + self.paths.index(path) in shape.marks
 
-    def _sets(self, profile: Profile, keyed: list[tuple[int, str]], shape: Shape) -> list[_Set]:
+    def _sets(self, profile: Profile, keyed: list[tuple[int, str]], shape: Shape) -> list[HeaderSet]:
         """Return the complete sets of a profile, in their order among the headers."""
         if not all(self._has_path(path, shape) for path in profile.mandatory_paths):
             return []
         if not profile.mandatory:
-            return [_gathered(profile, keyed)] if profile.mandatory_paths else []
+            return [gathered(profile, keyed)] if profile.mandatory_paths else []
         mandatory = frozenset(profile.mandatory)
         keys = [key for _, key in keyed]
-        ends = _completions(keys, mandatory)
+        ends = completions(keys, mandatory)
         if not ends:
             return []
         counts = Counter(keys)
         several = {counts[key] for key in mandatory}
         if len(several) == 1 and (hops := several.pop()) > len(ends):
-            sets = _side_by_side(profile, keyed, counts, hops)
+            sets = side_by_side(profile, keyed, counts, hops)
         else:
-            cuts = _cuts(profile, keyed, ends, shape, self._others[profile])
+            cuts = cuts_of(profile, keyed, ends, shape, self._others[profile])
             bounds = pairwise([0, *cuts, len(keyed)])
-            sets = [_gathered(profile, keyed[begin:end]) for begin, end in bounds]
+            sets = [gathered(profile, keyed[begin:end]) for begin, end in bounds]
         newest = 0 if profile.newest == "first" else len(sets) - 1
         for at, header_set in enumerate(sets):
             header_set.is_last = at == newest
@@ -312,14 +236,14 @@ class Planner:
         """By profile: the names that are of other writers alone."""
         others = {}
         for profile in self.profiles:
-            foreign = (other.names for other in self.profiles if other.name not in (profile.name, _partner(profile)))
+            foreign = (other.names for other in self.profiles if other.name not in (profile.name, partner(profile)))
             others[profile] = frozenset(name for names in foreign for name in names) - {*profile.names}
         return others
 
-    def _winning(self, complete: Sequence[_Set]) -> list[_Set]:
+    def _winning(self, complete: Sequence[HeaderSet]) -> list[HeaderSet]:
         """Return the sets that win where several claim a mandatory header: see the head of the module."""
 
-        def precedence(header_set: _Set) -> tuple[int, int, int]:
+        def precedence(header_set: HeaderSet) -> tuple[int, int, int]:
             if header_set.profile.kind == "settings":
                 return 0, 0, self._order[header_set.profile]
             return 1, -len(header_set.indexes), self._order[header_set.profile]
@@ -333,16 +257,16 @@ class Planner:
                 winning.append(header_set)
         return winning
 
-    def _chain(self, sets: Sequence[_Set], shape: Shape) -> list[_Set]:
-        """Return the sets, oldest first: see the head of the module."""
+    def _chain(self, sets: Sequence[HeaderSet], shape: Shape) -> list[HeaderSet]:
+        """Return the sets, oldest first: see `header_order`."""
         if len(sets) < 2:
             return [*sets]
-        scattered = _scattered(sets)
-        expected = sorted(sets, key=lambda header_set: _age_by_index(header_set, header_set in scattered))
+        scattered = scattered_of(sets)
+        expected = sorted(sets, key=lambda header_set: age_by_index(header_set, header_set in scattered))
         if shape.topics is None:
             return expected
         free = [[header_set] for header_set in expected]
-        fixed: dict[str, list[_Set]] = {"last": [], "first": []}
+        fixed: dict[str, list[HeaderSet]] = {"last": [], "first": []}
         for header_set in expected:
             if header_set not in scattered and header_set.profile.newest in fixed:
                 fixed[header_set.profile.newest].append(header_set)
@@ -352,9 +276,11 @@ class Planner:
             lanes = free
         if len(lanes) == 1 or prod(len(lane) + 1 for lane in lanes) > MOST_STATES:
             return expected
-        return _by_topics(expected, lanes, shape)
+        return by_topics(expected, lanes, shape)
 
-    def _hop(self, sets: Sequence[_Set], shape: Shape, doubtful: Collection[int] = (), is_own: bool = False) -> Hop:
+    def _hop(
+        self, sets: Sequence[HeaderSet], shape: Shape, doubtful: Collection[int] = (), is_own: bool = False
+    ) -> Hop:
         """Return a set as a hop, or the two sets of a share group as one.
 
         Of the two sets the draft's counts first. Of a record's own two sets only the draft's tells the fields that it
@@ -368,7 +294,7 @@ class Planner:
                     indexes.setdefault(name, known)
         return Hop(first.profile, indexes)
 
-    def _indexes(self, header_set: _Set, shape: Shape, doubtful: Collection[int]) -> dict[str, tuple[int, ...]]:
+    def _indexes(self, header_set: HeaderSet, shape: Shape, doubtful: Collection[int]) -> dict[str, tuple[int, ...]]:
         indexes: dict[str, list[int]] = {}
         for header in header_set.profile.headers:
             if header.field and header.path and header_set.is_last:
@@ -392,7 +318,7 @@ class Planner:
             return len(lacking) / len(_all_mandatory(profile)), kind, self._order[profile]
 
         nearest = min(near, key=distance)
-        own = _gathered(nearest, headers_of[nearest])
+        own = gathered(nearest, headers_of[nearest])
         return Plan(
             self._hop([own], shape, is_own=True),
             (nearest.name,),
@@ -429,13 +355,13 @@ class Planner:
         self,
         shape: Shape,
         headers_of: Mapping[Profile, list[tuple[int, str]]],
-        complete: Sequence[_Set],
-        chain: Sequence[_Set],
+        complete: Sequence[HeaderSet],
+        chain: Sequence[HeaderSet],
     ) -> bool:
         """Tell whether a known header belongs to no complete set, or a name repeats within one."""
         fine: set[int] = set()
         for header_set in chain:
-            repeating = _repeating(header_set.profile)
+            repeating = repeating_of(header_set.profile)
             for key, indexes in header_set.members.items():
                 fine |= set(indexes) if key in repeating else {header_set.counting[key]}
         for header_set in complete:
@@ -465,12 +391,6 @@ def _key(profile: Profile, name: str) -> str | None:
     return f"{max(fitting, key=len)}*" if fitting else None
 
 
-@cache
-def _ranks(profile: Profile) -> dict[str, int]:
-    """Return the index of each key in the order in which the writer writes."""
-    return {header.key: at for at, header in reversed([*enumerate(profile.headers)])}
-
-
 def _distance(
     profile: Profile, keyed: Sequence[tuple[int, str]], owners: Counter[str], index: int, key: str
 ) -> tuple[bool, int]:
@@ -478,27 +398,15 @@ def _distance(
 
     If the writer's headers are in no order, somebody shuffled them, and their order tells nothing.
     """
-    rank = _ranks(profile)
+    rank = ranks(profile)
     own = [(at, other) for at, other in keyed if owners[other] == 1]
     beginnings = 1 + sum(rank[first] > rank[second] for (_, first), (_, second) in pairwise(own))
     has_order = beginnings <= max(Counter(other for _, other in own).values())
     return min((has_order and (at < index) != (rank[other] < rank[key]), abs(at - index)) for at, other in own)
 
 
-@lru_cache(10_000)
-def _plain(topic: str) -> str:
-    """Return the letters and digits of a topic's name, which people write in other cases and with other separators."""
-    return "".join(filter(str.isalnum, topic.casefold()))
-
-
 def _all_mandatory(profile: Profile) -> tuple[str, ...]:
     return (*profile.mandatory, *profile.mandatory_paths)
-
-
-@cache
-def _repeating(profile: Profile) -> frozenset[str]:
-    """Return the keys that one set can have several times."""
-    return frozenset(header.key for header in profile.headers if header.repeats or header.is_prefix)
 
 
 def _taken(
@@ -508,119 +416,29 @@ def _taken(
     return tuple(sorted({shape.names[index] for profile in shown for index, _ in headers_of[profile]}))
 
 
-def _draft(headers_of: Mapping[Profile, list[tuple[int, str]]], winning: Sequence[_Set]) -> _Set | None:
+def _draft(headers_of: Mapping[Profile, list[tuple[int, str]]], winning: Sequence[HeaderSet]) -> HeaderSet | None:
     """Return the incomplete set of KIP-1317, a draft of which any one header claims the record; None if none."""
     keyed = headers_of.get(KIP_1317) or []
     return (
-        _gathered(KIP_1317, keyed)
+        gathered(KIP_1317, keyed)
         if keyed and all(header_set.profile is not KIP_1317 for header_set in winning)
         else None
     )
 
 
-def _partner(profile: Profile) -> str | None:
-    return {KIP_1317.name: KIP_1191.name, KIP_1191.name: KIP_1317.name}.get(profile.name)
-
-
-def _gathered(profile: Profile, keyed: Iterable[tuple[int, str]]) -> _Set:
-    header_set = _Set(profile)
-    for index, key in keyed:
-        header_set.members.setdefault(key, []).append(index)
-    return header_set
-
-
-def _completions(keys: Sequence[str], mandatory: frozenset[str]) -> list[int]:
-    """Return the indexes at which sets are complete, if each begins as soon as the one before is complete."""
-    ends = []
-    lacking = set(mandatory)
-    for at, key in enumerate(keys):
-        lacking.discard(key)
-        if not lacking:
-            ends.append(at)
-            lacking = set(mandatory)
-    return ends
-
-
-def _cuts(
-    profile: Profile, keyed: Sequence[tuple[int, str]], ends: Sequence[int], shape: Shape, others: frozenset[str]
-) -> tuple[int, ...]:
-    """Return the indexes at which sets after the first begin: see the head of the module."""
-    keys = [key for _, key in keyed]
-    mandatory = frozenset(profile.mandatory)
-    last = len(keys) - 1
-    latest = [last - at for at in reversed(_completions(keys[::-1], mandatory))]
-    rank = _ranks(profile)
-    repeating = _repeating(profile)
-
-    def strangeness(cut: int) -> tuple[bool, bool, int]:
-        between = shape.names[keyed[cut - 1][0] + 1 : keyed[cut][0]]
-        return not any(name in others for name in between), rank[keys[cut - 1]] < rank[keys[cut]], -cut
-
-    def faults(begin: int, end: int) -> tuple[int, int]:
-        counts = Counter(keys[begin:end])
-        return len(mandatory - counts.keys()), sum(counts[key] - 1 for key in counts if key not in repeating)
-
-    # The cheapest way to each cut: its cost and the cuts before it.
-    ways: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {0: ((0, 0, 0, 0, 0), ())}
-    for number in range(1, len(ends) + 1):
-        cuts = range(ends[number - 1] + 1, latest[number] + 1) if number < len(ends) else [len(keys)]
-        further = {}
-        for cut in sorted(cuts, key=strangeness)[:MOST_CUTS] if number < len(ends) else cuts:
-            more = strangeness(cut) if number < len(ends) else (0, 0, 0)
-            costs = (
-                (tuple(map(sum, zip(cost, (*faults(begin, cut), *more), strict=True))), (*before, cut))
-                for begin, (cost, before) in ways.items()
-            )
-            further[cut] = min(costs)
-        ways = further
-    return ways[len(keys)][1][:-1]
-
-
-def _side_by_side(profile: Profile, keyed: Sequence[tuple[int, str]], counts: Counter[str], hops: int) -> list[_Set]:
-    """Return the sets of a writer that writes all values of a name side by side, one value a hop."""
-    sets = [_Set(profile) for _ in range(hops)]
-    seen: Counter[str] = Counter()
-    for index, key in keyed:
-        if counts[key] == hops:
-            sets[seen[key]].members[key] = [index]
-            seen[key] += 1
-    return sets
-
-
-def _newest(chain: list[_Set]) -> tuple[list[_Set], list[_Set]]:
-    """Return the record's own set, or both sets of a share group, and the older sets."""
-    if len(chain) > 1 and chain[-2].profile.name == _partner(chain[-1].profile):
-        return chain[-2:], chain[:-2]
-    return chain[-1:], chain[:-1]
-
-
-def _joined(older: Sequence[_Set]) -> Iterator[list[_Set]]:
-    """Yield the older sets, oldest first; two adjacent sets of a share group are one hop."""
-    waiting: list[_Set] = []
-    for header_set in older:
-        if waiting and waiting[0].profile.name == _partner(header_set.profile):
-            yield [waiting.pop(), header_set]
-            continue
-        if waiting:
-            yield [waiting.pop()]
-        waiting = [header_set]
-    if waiting:
-        yield waiting
-
-
-def _explaining_most(complete: Sequence[_Set]) -> list[_Set]:
+def _explaining_most(complete: Sequence[HeaderSet]) -> list[HeaderSet]:
     """Leave out sets whose mandatory headers are optional ones of another set, or the other way round.
 
     Of the two the set stands that explains more headers; of equals that of the settings, then the first.
     """
 
-    def is_same(header_set: _Set, other: _Set) -> bool:
+    def is_same(header_set: HeaderSet, other: HeaderSet) -> bool:
         return _may_be_same(header_set.profile, other.profile) and header_set.mandatory_indexes <= other.indexes
 
     profiles = {header_set.profile for header_set in complete}
     if not any(_may_be_same(profile, other) for profile, other in permutations(profiles, 2)):
         return [*complete]
-    winning: list[_Set] = []
+    winning: list[HeaderSet] = []
     for header_set in sorted(
         complete, key=lambda header_set: (-len(header_set.indexes), header_set.profile.kind != "settings")
     ):
@@ -639,126 +457,3 @@ def _may_be_same(profile: Profile, other: Profile) -> bool:
         and mandatory <= {header.key for header in other.headers}
         and not mandatory <= {*other.mandatory}
     )
-
-
-def _scattered(sets: Sequence[_Set]) -> set[_Set]:
-    """Return sets whose mandatory headers are out of their order, or have those of another writer between them.
-
-    The writer did not leave them so. The order of a profile of the settings proves nothing: people may not know it.
-    """
-    writers: dict[int, set[str]] = {}
-    for header_set in sets:
-        for index in header_set.mandatory_indexes:
-            writers.setdefault(index, set()).add(header_set.profile.name)
-    return {
-        header_set
-        for header_set in sets
-        if header_set.profile.newest != "anywhere"
-        and header_set.profile.kind != "settings"
-        and not (_is_in_order(header_set) and _is_alone(header_set, writers))
-    }
-
-
-def _is_in_order(header_set: _Set) -> bool:
-    repeating = _repeating(header_set.profile)
-    indexes = [
-        header_set.counting[key]
-        for key in header_set.profile.mandatory
-        if key in header_set.counting and key not in repeating
-    ]
-    return indexes == sorted(indexes)
-
-
-def _is_alone(header_set: _Set, writers: Mapping[int, set[str]]) -> bool:
-    """Tell whether no mandatory header of another writer stands between those of a set."""
-    own = {header_set.profile.name, _partner(header_set.profile)}
-    between = range(header_set.ends[0] + 1, header_set.ends[1])
-    return all(writers.get(index, own) <= own or index in header_set.indexes for index in between)
-
-
-def _age_by_index(header_set: _Set, is_scattered: bool) -> tuple[int, int]:
-    """Return how new a set is as far as indexes tell: what was shuffled is older than what still stands in order."""
-    if is_scattered:
-        return 0, header_set.at
-    return (2, -header_set.at) if header_set.profile.newest == "first" else (1, header_set.at)
-
-
-@cache
-def _of_coordinate(profile: Profile) -> list[Header]:
-    """Return the headers of a profile that tell topic, partition and offset."""
-    fields = ("original_topic", "original_partition", "original_offset")
-    return [header for header in profile.headers if header.field in fields and not header.path]
-
-
-def _once(sets: Sequence[_Set], shape: Shape) -> list[_Set]:
-    """Return the sets without those that a copy of the record's headers repeats; the first copy stays."""
-    if shape.topics is None or shape.same is None:
-        return [*sets]
-    once: dict[object, _Set] = {}
-    for header_set in sorted(sets, key=lambda header_set: header_set.at):
-        counting = header_set.counting
-        keys = {header.field: header.key for header in _of_coordinate(header_set.profile) if header.key in counting}
-        is_known = {"original_topic", "original_offset"} <= keys.keys() and _source(header_set, shape.topics)
-        same = tuple(sorted((key, shape.same[counting[key]]) for key in keys.values()))
-        first = once.setdefault((header_set.profile.name, same) if is_known else header_set, header_set)
-        first.is_last |= header_set.is_last
-    return [header_set for header_set in sets if header_set in once.values()]
-
-
-def _doubtful(chain: Sequence[_Set]) -> set[int]:
-    """Return the indexes of optional headers that can be left from a set which a newer one replaced."""
-    doubtful: set[int] = set()
-    scattered = _scattered(chain)
-    for at, header_set in enumerate(chain):
-        if header_set.profile.newest == "anywhere":
-            older = (other for other in chain[:at] if other.profile.newest == "last" and other not in scattered)
-            begin = max((other.ends[0] for other in older), default=-1)
-            doubtful |= {index for index in header_set.indexes - header_set.mandatory_indexes if index < begin}
-    return doubtful
-
-
-def _by_topics(expected: Sequence[_Set], lanes: Sequence[Sequence[_Set]], shape: Shape) -> list[_Set]:
-    """Return the sets in the order that their topics tell; each lane has its order.
-
-    A hop's DLQ topic is the source topic of the next hop, and DLQ topics are named after their source or by the
-    writer's default. Of orders that topics support equally, that counts which is nearest to the expected one.
-    """
-    rank = {header_set: at for at, header_set in enumerate(expected)}
-    sources = [_source(header_set, shape.topics or ()) for header_set in expected]
-
-    @cache
-    def link(index: int, target: str | None) -> int:
-        source, default = sources[index], expected[index].profile.default_topic
-        if not target:
-            return 0
-        named_after = 2 * bool(source and source != target and _plain(source) in _plain(target))
-        is_default = bool(default) and globs.matches(default.casefold(), target.casefold())
-        return named_after + is_default * (1 if default.startswith("*") else 3)
-
-    @cache
-    def best(taken: tuple[int, ...], last: int) -> tuple[tuple[int, int], tuple[int, ...]]:
-        """Return the best order of the oldest sets of each lane, if the newest of them is of the lane ``last``."""
-        newest = rank[lanes[last][taken[last] - 1]]
-        left = (*taken[:last], taken[last] - 1, *taken[last + 1 :])
-        swaps = sum(rank[other] > newest for lane, number in zip(lanes, left, strict=True) for other in lane[:number])
-        choices = []
-        for lane, number in enumerate(left):
-            if number:
-                (links, others), order = best(left, lane)
-                choices.append(((links + link(order[-1], sources[newest]), others - swaps), order))
-        score, order = max(choices, default=((0, 0), ()))
-        return score, (*order, newest)
-
-    whole = tuple(map(len, lanes))
-    ends = [best(whole, lane) for lane in range(len(lanes))]
-    _, order = max(ends, key=lambda end: (end[0][0] + link(end[1][-1], shape.topic), end[0][1]))
-    return [expected[index] for index in order]
-
-
-def _source(header_set: _Set, topics: Sequence[str | None]) -> str | None:
-    """Return the source topic of a set, by the values of the headers that tell a topic."""
-    for header in header_set.profile.headers:
-        index = header_set.counting.get(header.key) if header.field == "original_topic" else None
-        if index is not None and (text := topics[index]):
-            return text.rpartition("/")[-1] if header.encoding == "uri" else text
-    return None

@@ -20,7 +20,8 @@ from expectations.bronze.dlq_records import HEADERS
 from expectations.rules import INT32, INT64
 from expectations.silver.dlq_records import HOPS
 from pipelines.columns import globs
-from pipelines.columns.header_sets import MOST_WEIGHED, Hop, Plan, Planner, Shape, planner_of
+from pipelines.columns.header_cuts import Shape
+from pipelines.columns.header_sets import MOST_WEIGHED, Hop, Plan, Planner, planner_of
 from pipelines.columns.profiles import FIELDS, PROFILES, TOPIC, Encoding, Profile
 
 if TYPE_CHECKING:

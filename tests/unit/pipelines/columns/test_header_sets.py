@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from pipelines.columns.header_sets import Planner, Shape
+from pipelines.columns.header_cuts import Shape
+from pipelines.columns.header_sets import Planner
 from pipelines.columns.headers import NUMBERS, read, text
 from pipelines.columns.profiles import PROFILES, Header, Kind, Profile, profiles_of
 from pipelines.settings import Dlq
