@@ -15,6 +15,6 @@ def test_imports_point_downward_and_make_no_circle() -> None:
     assert ended.returncode == 0, ended.stdout
 
 
-def test_the_house_has_35_packages_at_most() -> None:
+def test_the_house_has_36_packages_at_most() -> None:
     rooms = ("dags", "expectations", "local", "pipelines")
-    assert sum(1 for room in rooms for _ in (ROOT / room).rglob("__init__.py")) <= 35
+    assert sum(1 for room in rooms for _ in (ROOT / room).rglob("__init__.py")) <= 36
