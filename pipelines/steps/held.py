@@ -37,7 +37,7 @@ HELD_QUESTION = "blocked_tables"
 _OTHER_SETTINGS = {
     *("cluster", "warehouse", "landing", "engine", "kafka", "kafka_connection", "lock", "report", "spark", "gates"),
     *("collect", "silence", "alerts", "metrics", "replay", "schemas", "privacy", "privacy_key", "airflow"),
-    *("shared_directories", "teams", "retention"),
+    *("shared_directories", "teams", "retention", "backup"),
 }
 
 
