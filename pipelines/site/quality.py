@@ -86,6 +86,8 @@ class Table:
     freshness: Freshness
     held: Quarantine | None = None
     rules: tuple[tuple[str, str], ...] = ()
+    is_readable: bool = True
+    are_runs_known: bool = True
 
     @property
     def blocked_since(self) -> datetime | None:
@@ -124,17 +126,21 @@ class Table:
     @property
     def rank(self) -> int:
         """How early the page tells of it."""
-        return ("blocked", "failed", "behind", "current", "new").index(self.state)
+        return ("unreadable", "blocked", "failed", "behind", "unknown", "current", "new").index(self.state)
 
     @property
     def state(self) -> str:
-        """One word for the table: blocked, failed, behind, current or new."""
+        """One word for the table: unreadable, blocked, failed, behind, unknown (as its runs are), current or new."""
+        if not self.is_readable:
+            return "unreadable"
         if self.freshness.blocked_since:
             return "blocked"
         if self.runs and self.runs[-1].status != "passed":
             return "failed"
         if self.freshness.behind:
             return "behind"
+        if not self.are_runs_known:
+            return "unknown"
         return "current" if self.runs else "new"
 
 
@@ -235,6 +241,11 @@ def gather(
     """Collect the state of the pipeline; the number of queries does not depend on the number of runs and rules."""
     damaged: dict[str, str] = {}
     answer = partial(_answer, warehouse, damaged)
+    names = [stage.table for stage in CATALOG]
+    warehouse.open_ahead(names)
+    for name in names:
+        if warehouse.opens_tables and warehouse.exists(name) and not warehouse.was_never_written(name):
+            guarded(damaged, name, partial(warehouse.opened_table, name), None)
     runs = _runs(answer)
     gates = _gates(answer)
     fresh = {entry.table: entry for entry in (freshness(warehouse) if behind is None else behind)}
@@ -248,6 +259,8 @@ def gather(
             held=_broken(warehouse, answer, stage, held.table if (held := contract_of_held(stage)) else None),
             freshness=fresh[stage.table],
             rules=tuple((rule.code, rule.meaning) for rule in contract_of(stage.table).rules),
+            is_readable=stage.table not in damaged,
+            are_runs_known=STAGE_RUNS.table not in damaged,
         )
         for stage in CATALOG
     )

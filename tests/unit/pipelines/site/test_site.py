@@ -225,6 +225,9 @@ def test_each_table_whose_damage_changes_what_is_told_is_named_on_each_page(sett
         if named:
             assert found.light.colour == "red"
             assert any(reason.startswith(f"{name} cannot be read") for reason in found.light.reasons)
+            states = {table.name: table.state for table in found.pipeline.tables}
+            assert states.get(name, "unreadable") == "unreadable"
+            assert f"{name} cannot be read" in pages.quality_page(found.pipeline) or name not in states
             fronts = ("index.html", "team-")
             others = [
                 page for page in pages.pages(found) if page.path.endswith(".html") and page.path != "quality.html"
@@ -233,6 +236,20 @@ def test_each_table_whose_damage_changes_what_is_told_is_named_on_each_page(sett
                 assert page.path.startswith(fronts) or f"{name} cannot be read" in page.text(), page.path
         shutil.rmtree(table)
         table.parent.with_name(f"kept-{name}").rename(table)
+
+
+def test_whether_tables_had_runs_is_unknown_if_their_runs_cannot_be_read(settings: Settings) -> None:
+    sites.filled(settings)
+    runs = Warehouse(settings).location("quality.stage_runs")
+    write_deltalake(runs, pyarrow.table({"table": ["silver.dlq_records"]}))
+    found = damaged(settings, "quality.stage_runs")
+    assert {table.state for table in found.pipeline.tables} <= {"unknown", "behind"}
+    text = pages.quality_page(found.pipeline)
+    assert "No run has had input" not in text
+    assert "Its runs are unknown" in text
+    front = written(settings)["index.html"]
+    assert not [words for words in ("Every table is current", "No run has filled a table yet") if words in front]
+    assert "Unknown: quality.stage_runs cannot be read." in front
 
 
 def test_a_table_that_was_damaged_for_a_while_is_no_news(settings: Settings) -> None:
