@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, Context
 
 from dags.factory import defaults, place
-from dags.operators import CommandDied, CommandOperator
+from dags.operators import CommandOperator
 from pipelines import settings
 from pipelines.errors import UsageError
 
@@ -34,16 +33,11 @@ class Backup(CommandOperator):
 
         Raises CannotRun, WriterBusy, CommandDied.
         """
-        ended = self._run(context)
-        try:
-            told = json.loads(ended.answer)
-            made = {"backup": str(told["backup"])} | {
-                name: int(told[name]) for name in ("copied_files", "copied_bytes")
-            }
-        except (ValueError, LookupError, TypeError):
-            raise CommandDied(f"The command ended with exit code {ended.code}: {ended.complaint}") from None
-        self.log.info("%s", json.dumps(made))
-        return made
+
+        def made(answer: Any) -> dict[str, str | int]:
+            return {"backup": str(answer["backup"])} | {name: int(answer[name]) for name in COPIED}
+
+        return self._answer(context, made)
 
 
 def _schedule() -> timedelta | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, Context
 
 from dags.factory import defaults, place
-from dags.operators import CommandDied, CommandOperator
+from dags.operators import CommandOperator
 from pipelines.catalog import POOL
 
+WENT = ("files", "checkpoints", "bytes", "rows")
 _DOC = """\
 Removes rows that are older than `[retention]` says, files of old versions, leftovers of crashed writes and needless
 checkpoints, as `afterlog maintain` does. Files that are younger than seven days stay, and so does what a stage has
@@ -31,14 +31,7 @@ class Maintain(CommandOperator):
 
         Raises CannotRun, WriterBusy, CommandDied.
         """
-        ended = self._run(context)
-        try:
-            told = json.loads(ended.answer)
-            went = {name: int(told[name]) for name in ("files", "checkpoints", "bytes", "rows")}
-        except (ValueError, LookupError, TypeError):
-            raise CommandDied(f"The command ended with exit code {ended.code}: {ended.complaint}") from None
-        self.log.info("%s", json.dumps(went))
-        return went
+        return self._answer(context, lambda answer: {name: int(answer[name]) for name in WENT})
 
 
 with DAG(

@@ -8,8 +8,8 @@ import logging
 import os
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -25,6 +25,7 @@ from pipelines.settings.airflow import Pod
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
+T = TypeVar("T")
 PLACES = ("landing", "warehouse")
 COUNTS = ("read", "accepted", "quarantined", "duplicates", "skipped", "held", "written")
 BROKE = ("broken", "held")
@@ -140,6 +141,19 @@ class CommandOperator(BaseOperator):
             raise CannotRun(f"{self._command.argv[0]} cannot be started: {error.strerror}. Run `make setup`.") from None
         check(ended)
         return ended
+
+    def _answer(self, context: Context, taken: Callable[[Any], T]) -> T:
+        """Run the command, and return and log what is ``taken`` of the JSON that it answered.
+
+        Raises as `_run`, and CommandDied if that cannot be taken.
+        """
+        ended = self._run(context)
+        try:
+            found = taken(json.loads(ended.answer))
+        except (ValueError, LookupError, TypeError):
+            raise CommandDied(f"The command ended with exit code {ended.code}: {ended.complaint}") from None
+        self.log.info("%s", json.dumps(found))
+        return found
 
     def _clusters(self, context: Context) -> dict[str, connections.Cluster]:
         """Return the clusters for which connections are named, secrets included, by the variables that take them."""

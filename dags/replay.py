@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -12,7 +11,7 @@ from airflow.sdk import DAG, Context, Param
 from airflow.sdk.exceptions import AirflowSkipException
 
 from dags.factory import cluster, defaults, kafka_connection, place
-from dags.operators import CannotRun, CommandDied, CommandOperator
+from dags.operators import CannotRun, CommandOperator
 from pipelines import settings
 from pipelines.errors import UsageError
 
@@ -43,13 +42,8 @@ class ReplayStep(CommandOperator):
 
         Raises CannotRun, WriterBusy, CommandDied.
         """
-        ended = self._run(context)
-        try:
-            answer = json.loads(ended.answer)
-        except ValueError:
-            raise CommandDied(f"The command ended with exit code {ended.code}: {ended.complaint}") from None
+        answer = self._answer(context, lambda answer: answer)
         assert isinstance(answer, dict)
-        self.log.info("%s", json.dumps(answer))
         return answer
 
 

@@ -65,6 +65,12 @@ def line(change: News) -> str:
     return f"[{'over' if change.is_over else change.severity}] {words}{change.title}"
 
 
+def more(alert: Alert, listed: int = MOST_LISTED) -> list[str]:
+    """Return in words how many news a message leaves out, which lists the first ones; nothing if it has all."""
+    left_out = len(alert.news) - listed
+    return [f"and {left_out} more"] if left_out > 0 else []
+
+
 def news_of_a_test(now: datetime) -> News:
     """Return the news of a test."""
     at = iso(now)

@@ -131,7 +131,7 @@ def run_replay(
     cluster: ClusterOption = None,
 ) -> None:
     """Run a plan, or go on where it stopped: each record once."""
-    tables = _of_plan(_warehouse(warehouse, cluster), plan)
+    tables = _of_plan(plan, warehouse, cluster)
     if dry_run:
         from pipelines.replay import actions
 
@@ -151,7 +151,7 @@ def resume_replay(
     cluster: ClusterOption = None,
 ) -> None:
     """Go on with a plan that was paused."""
-    tables = _of_plan(_warehouse(warehouse, cluster), plan)
+    tables = _of_plan(plan, warehouse, cluster)
     _run(tables, plan, rate, batch, most_deaths, format, resumes=True)
 
 
@@ -199,7 +199,7 @@ def pause_replay(plan: PlanArgument, warehouse: WarehouseOption = None, cluster:
     """Let the run of a plan pause after its batch."""
     from pipelines.replay import actions
 
-    show_answers([actions.ask_pause(_of_plan(_warehouse(warehouse, cluster), plan), plan)])
+    show_answers([actions.ask_pause(_of_plan(plan, warehouse, cluster), plan)])
 
 
 @app.command("cancel")
@@ -207,7 +207,7 @@ def cancel_replay(plan: PlanArgument, warehouse: WarehouseOption = None, cluster
     """Cancel a plan; what it replayed stays, and the rest is free for other plans."""
     from pipelines.replay import actions
 
-    show_answers([actions.ask_cancel(_of_plan(_warehouse(warehouse, cluster), plan), plan)])
+    show_answers([actions.ask_cancel(_of_plan(plan, warehouse, cluster), plan)])
 
 
 @app.command("status")
@@ -220,7 +220,7 @@ def show_replay_status(
     """Say how a plan stands, and what became of the records that it replayed."""
     from pipelines.replay import actions
 
-    show_answers([actions.status(_of_plan(_warehouse(warehouse, cluster), plan), plan, format)])
+    show_answers([actions.status(_of_plan(plan, warehouse, cluster), plan, format)])
 
 
 @app.command("plans")
@@ -246,7 +246,7 @@ def show_replay(
     """List the records of a plan, without their payloads."""
     from pipelines.replay import actions
 
-    show_answers([actions.show(_of_plan(_warehouse(warehouse, cluster), plan), plan, format)])
+    show_answers([actions.show(_of_plan(plan, warehouse, cluster), plan, format)])
 
 
 @app.command("discard")
@@ -279,10 +279,11 @@ def _warehouse(warehouse: str | None, cluster: str | None, team: str | None = No
     return tables
 
 
-def _of_plan(tables: Warehouse, plan: str) -> Warehouse:
+def _of_plan(plan: str, warehouse: str | None, cluster: str | None) -> Warehouse:
     """Return the warehouse of the cluster whose plan has an id."""
     from pipelines.replay import store
 
+    tables = _warehouse(warehouse, cluster)
     return clusters.that_knows(tables, f"Plan {plan}", lambda own: store.plan_row(own, plan))
 
 

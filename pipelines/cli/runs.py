@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -207,20 +208,14 @@ def readmit(
     verbose: VerboseOption = False,
 ) -> None:
     """Take what passes today's contract out of quarantine into its table."""
-    from pipelines.commands import display
     from pipelines.run import readmit as readmissions
     from pipelines.run import traces
 
     settings = settings_under(warehouse, landing)
     stage = readmissions.stage_with_quarantine(table)
     with traces.told("afterlog readmit", traces.about(settings.cluster, [stage]), say) as trace:
-        with (
-            display.Display(sessions.STARTING) as watch,
-            lock.writer(settings, f"afterlog readmit {stage.table}"),
-            sessions.session(settings, watch) as spark,
-        ):
-            watch.begins(stage.table, 1, 1)
-            done = readmissions.readmit(Warehouse(settings, spark), stage)
+        with _writing(settings, "afterlog readmit", stage) as tables:
+            done = readmissions.readmit(tables, stage)
         trace.done = [done.stage_run] if done.stage_run else []
         stay = done.found - done.readmitted
         if format == "json":
@@ -255,13 +250,8 @@ def rebuild(
     settings = settings_under(warehouse, landing)
     stage = _computed(table)
     with traces.told("afterlog rebuild", traces.about(settings.cluster, [stage]), say) as trace:
-        with (
-            display.Display(sessions.STARTING) as watch,
-            lock.writer(settings, f"afterlog rebuild {stage.table}"),
-            sessions.session(settings, watch, gates=True) as spark,
-        ):
-            watch.begins(stage.table, 1, 1)
-            done = summaries.rebuild(Warehouse(settings, spark), stage, accept=accept, say=say)
+        with _writing(settings, "afterlog rebuild", stage, gates=True) as tables:
+            done = summaries.rebuild(tables, stage, accept=accept, say=say)
         trace.done = [done]
         if format == "json":
             print(json.dumps({"run_id": done.run_id, "tables": [done.as_json()]}))
@@ -270,6 +260,20 @@ def rebuild(
         if done.status == "broken":
             raise typer.Exit(1)
         _print_next_command()
+
+
+@contextlib.contextmanager
+def _writing(settings: Settings, command: str, stage: Stage, gates: bool = False) -> Iterator[Warehouse]:
+    """Yield the warehouse with a session, under the writer's lock; a display shows the stage."""
+    from pipelines.commands import display
+
+    with (
+        display.Display(sessions.STARTING) as watch,
+        lock.writer(settings, f"{command} {stage.table}"),
+        sessions.session(settings, watch, gates) as spark,
+    ):
+        watch.begins(stage.table, 1, 1)
+        yield Warehouse(settings, spark)
 
 
 def _computed(table: str) -> Summarise:

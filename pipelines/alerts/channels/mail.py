@@ -17,7 +17,7 @@ from typing import Any
 from expectations.text import visible
 from pipelines.alerts.channels.base import Channel, Frame
 from pipelines.alerts.delivery import Outcome, Post, within
-from pipelines.alerts.messages import MOST_LISTED, Alert, cut, headline, line
+from pipelines.alerts.messages import MOST_LISTED, Alert, cut, headline, line, more
 from pipelines.settings.alerts import Route
 from pipelines.text import utf8
 
@@ -41,8 +41,7 @@ class Email(Channel):
         for change in alert.news[:MOST_LISTED]:
             texts = (line(change), cut(change.text, MOST_OF_TEXT), change.page or "")
             parts.append("\n".join(visible(text) for text in texts if text))
-        if len(alert.news) > MOST_LISTED:
-            parts.append(f"and {len(alert.news) - MOST_LISTED} more")
+        parts += more(alert)
         facts = (f"cluster {frame.cluster}", frame.route.owner, frame.front, alert.id)
         parts.append("\n".join(visible(fact) for fact in facts if fact))
         subject = cut(visible(headline(alert)), MOST_OF_SUBJECT)

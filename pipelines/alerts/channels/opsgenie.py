@@ -14,7 +14,7 @@ from urllib.parse import quote
 from expectations.text import visible
 from pipelines.alerts.channels.base import Channel, Frame
 from pipelines.alerts.delivery import Outcome, Post
-from pipelines.alerts.messages import MOST_LISTED, Alert, cut, headline, line
+from pipelines.alerts.messages import MOST_LISTED, Alert, cut, headline, line, more
 
 MOST_OF_MESSAGE, MOST_OF_DESCRIPTION, MOST_OF_SOURCE, MOST_OF_DETAIL = 130, 15_000, 100, 500  # characters
 PRIORITY = {"critical": "P1", "high": "P2", "medium": "P3", "low": "P5"}
@@ -45,8 +45,7 @@ class Opsgenie(Channel):
         page: str | None = change.page or frame.front
         names = {"topic": change.topic, "group": change.group or change.owner, "verdict": change.verdict}
         if count > 1:
-            more = [f"and {count - MOST_LISTED} more"] if count > MOST_LISTED else []
-            text = "\n".join((*(line(change) for change in alert.news[:MOST_LISTED]), *more))
+            text = "\n".join((*(line(change) for change in alert.news[:MOST_LISTED]), *more(alert)))
             page, names = frame.front, {}
         details = {**names, "owner": frame.route.owner, "page": page, "alert_id": alert.id}
         return {

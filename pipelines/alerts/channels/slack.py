@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipelines.alerts.channels.base import Channel, Frame
-from pipelines.alerts.messages import MOST_LISTED, Alert, cut, headline, line
+from pipelines.alerts.messages import MOST_LISTED, Alert, cut, headline, line, more
 
 MOST_OF_TITLE, MOST_OF_TEXT = 150, 2_900  # characters that Slack takes
 
@@ -30,9 +30,8 @@ class Slack(Channel):
             heading = "" if len(alert.news) == 1 else f"{_escaped(cut(line(change), 330))}: "
             text = cut(f"{heading}{_escaped(cut(change.text, 1_000))}", MOST_OF_TEXT - len(link))
             blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": text + link, "verbatim": True}})
-        if len(alert.news) > MOST_LISTED:
-            more = f"and {len(alert.news) - MOST_LISTED} more"
-            blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": more}})
+        for words in more(alert):
+            blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": words}})
         report = f"<{frame.front}|Report>" if frame.front else None
         facts = [f"cluster {_escaped(cut(frame.cluster, 200))}", frame.route.owner, report, alert.id]
         context = " · ".join(fact for fact in facts if fact)

@@ -13,7 +13,7 @@ from typing import Any
 
 from expectations.text import visible
 from pipelines.alerts.channels.base import Channel, Frame
-from pipelines.alerts.messages import MOST_LISTED, Alert, cut, headline, line
+from pipelines.alerts.messages import MOST_LISTED, Alert, cut, headline, line, more
 
 MOST_OF_TITLE, MOST_OF_HEADING, MOST_OF_TEXT, MOST_OF_NAME = 150, 200, 600, 100  # characters
 MOST_OF_NEWS = 18_000  # bytes as they are sent; what the card has around them fits into the rest of 28 KB
@@ -36,8 +36,7 @@ class Teams(Channel):
             if blocks and len(json.dumps([*blocks, block])) > MOST_OF_NEWS:
                 break
             blocks.append(block)
-        if more := len(alert.news) - len(blocks):
-            blocks.append(_block(_run(f"and {more} more")))
+        blocks += [_block(_run(words)) for words in more(alert, len(blocks))]
         facts = [f"cluster {visible(frame.cluster)}", visible(frame.route.owner or ""), alert.id]
         context = " · ".join(cut(fact, MOST_OF_NAME) for fact in facts if fact)
         title = _run(cut(headline(alert), MOST_OF_TITLE), size="Large", weight="Bolder")
@@ -58,5 +57,5 @@ def _block(*runs: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "RichTextBlock", "inlines": [*runs]}
 
 
-def _run(text: str, **more: Any) -> dict[str, Any]:
-    return {"type": "TextRun", "text": text, **more}
+def _run(text: str, **style: Any) -> dict[str, Any]:
+    return {"type": "TextRun", "text": text, **style}
