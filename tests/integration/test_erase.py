@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import obstore
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
@@ -388,9 +387,7 @@ def test_it_is_gone_from_an_object_store(
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("AFTERLOG_LOCK__LEASE_SECONDS", "3")
         bucket = s3.store("lakehouse", variables)
-        for path in (gone_through / "warehouse").rglob("*"):
-            if path.is_file() and not path.name.endswith("lock"):  # locks are leases there
-                obstore.put(bucket, f"w/{path.relative_to(gone_through / 'warehouse')}", path.read_bytes())
+        s3.upload(gone_through / "warehouse", bucket, "w")
         settings = load(warehouse="s3://lakehouse/w", report={"directory": str(tmp_path / "reports")})
         before = counts(settings)
 
@@ -405,11 +402,7 @@ def test_it_is_gone_from_an_object_store(
 
         assert done.is_done, done.left
         assert counts(settings) == before
-        for batch in obstore.list(bucket):
-            for one in batch:
-                copied = tmp_path / "copied" / one["path"]
-                copied.parent.mkdir(parents=True, exist_ok=True)
-                copied.write_bytes(bytes(obstore.get(bucket, one["path"]).bytes()))
+        s3.download(bucket, tmp_path / "copied")
         assert with_marker([tmp_path / "copied"]) == []
         assert len([*(tmp_path / "copied").rglob("*.json")]) > 10
 

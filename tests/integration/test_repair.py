@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
@@ -18,6 +19,7 @@ from pipelines.commands.repair import AWAY, Repaired, repair
 from pipelines.settings import Settings, load
 from pipelines.warehouse import progress, rewriting
 from pipelines.warehouse.tables import Warehouse
+from tests.testing import s3
 from tests.testing.builders import BROKEN, kip_1191, land, line, run, tables, warehouse_of
 
 BRONZE, SILVER, SUMMARY = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
@@ -126,6 +128,38 @@ def test_bytes_that_changed_are_found_by_reading(spark: SparkSession, settings: 
     assert repaired(settings) == []
     run(spark, settings)
     assert known(settings) == whole
+
+
+def test_objects_that_are_missing_cut_off_or_changed_are_taken_out(
+    spark: SparkSession, made: Path, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an object store; the next run is that of a copy of its objects."""
+    whole, chance = known(settings), random.Random(5)
+    hit = {BRONZE: "gone", SILVER: "cut", "held.dlq_records": "changed", SUMMARY: "changed"}
+    with s3.server("lakehouse") as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        bucket = s3.store("lakehouse", variables)
+        s3.upload(made / "warehouse", bucket, "w")
+        stored = load(warehouse="s3://lakehouse/w", landing=str(made / "landing"))
+        for table, how in hit.items():
+            file = data_files(settings, table)[0]
+            key = f"w/{file.relative_to(settings.warehouse)}"
+            if how == "gone":
+                obstore.delete(bucket, key)
+                continue
+            if how == "cut":
+                file.write_bytes(file.read_bytes()[:-9])
+            else:
+                change(file, chance)
+            obstore.put(bucket, key, file.read_bytes())
+        assert {found.table for found in repaired(stored, is_dry_run=True)} == {*hit}
+        assert {found.table for found in repaired(stored)} == {*hit}
+        assert repaired(stored) == []
+        s3.download(bucket, tmp_path / "copied")
+    copied = load(warehouse=str(tmp_path / "copied" / "w"), landing=settings.landing)
+    run(spark, copied)
+    assert known(copied) == whole
 
 
 def test_a_killed_repair_is_completed_and_late_and_repeated_files_change_nothing_of_it(

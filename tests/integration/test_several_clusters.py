@@ -14,6 +14,7 @@ from pipelines import cli
 from pipelines.catalog import stages
 from pipelines.commands import clusters, doctor
 from pipelines.commands.incidents import reading
+from pipelines.commands.incidents.front import top
 from pipelines.errors import ClustersLeft, UsageError
 from pipelines.metrics.families import of_several
 from pipelines.run import freshness, idleness, runner
@@ -180,3 +181,29 @@ def test_a_cluster_that_is_away_keeps_no_other_from_landing(
     assert (checks["us: topics of dlq"].state, checks["us: topics of dlq"].lacks) == ("error", True)
     assert "eu: topics of dlq" not in checks
     assert load(cluster=[{"name": "eu"}]).sole_cluster == "eu"
+
+
+@pytest.mark.thorough
+def test_damaged_tables_are_unknown_on_the_pages_of_each_cluster_and_the_rest_is_told(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path, cluster=[{"name": "eu"}, {"name": "us"}])
+    eu, us = settings.of_clusters()
+    land(eu, {"a.jsonl": [line(offset) for offset in range(5)]})
+    land(us, {"a.jsonl": [line(offset) for offset in range(3)], "b.jsonl": [line(9, headers=BROKEN)] * 20})
+    land(us, {"c.jsonl": [line(100 + offset, topic="dlq.held", headers=BROKEN) for offset in range(20)]})
+    run(spark, settings)
+    damaged = ("held.dlq_records", "quarantine.dlq_records", "gold.message_ledger", "quality.gaps")
+    for table in damaged:
+        log = Path(Warehouse(settings).location(table), "_delta_log")
+        sorted(log.glob("*.json"))[-1].write_text("{")
+    found = {check.name for check in doctor.diagnose(settings) if check.state == "error"}
+    assert found >= {*damaged}
+    for own in settings.of_clusters():
+        page = report.build(Warehouse(own))
+        told = page.read_text(encoding="utf-8")
+        assert [table for table in damaged if f"{table} cannot be read" not in told] == []
+        assert "1 incident open" in told
+        assert "Unknown: quarantine.dlq_records cannot be read." in told
+    tops = clusters.of_each(Warehouse(settings), "text", top)
+    assert "".join(answer.result for answer in tops).count("1 incident open") == 2

@@ -8,7 +8,10 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import obstore
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -73,6 +76,22 @@ def store(bucket: str, variables: Mapping[str, str]) -> S3Store:
         virtual_hosted_style_request=False,
         client_options={"allow_http": True},
     )
+
+
+def upload(directory: Path, bucket: S3Store, prefix: str) -> None:
+    """Make the files of a directory objects, but for locks, which are leases there."""
+    for path in directory.rglob("*"):
+        if path.is_file() and not path.name.endswith("lock"):
+            obstore.put(bucket, f"{prefix}/{path.relative_to(directory)}", path.read_bytes())
+
+
+def download(bucket: S3Store, directory: Path) -> None:
+    """Make all objects of a bucket files below a directory."""
+    for batch in obstore.list(bucket):
+        for found in batch:
+            copied = directory / found["path"]
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            copied.write_bytes(bytes(obstore.get(bucket, found["path"]).bytes()))
 
 
 @contextlib.contextmanager
