@@ -20,7 +20,7 @@ from typing import Any
 
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from local.broker import Broker
+from pipelines.broker import Broker
 from pipelines.errors import AfterlogError
 from pipelines.replay import earlier
 from pipelines.replay.client import Admin, admin

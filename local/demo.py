@@ -25,7 +25,7 @@ from rich.table import Table
 from expectations.rules import counted
 from local import live, moved, warm
 from local.airflow_home import environment, stop
-from local.broker import Broker
+from pipelines.broker import Broker
 from local.live import Happened
 from local.week import END, files, week
 from pipelines.catalog import LAYERS, stages

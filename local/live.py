@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from expectations.rules import counted
-from local.broker import DIRECTORY as OTHER_BROKER
-from local.broker import Broker
+from pipelines.broker import DIRECTORY as OTHER_BROKER
+from pipelines.broker import Broker
 from local.kafka_client import Action, KafkaClient, KafkaFailure, Message, Record
 from local.kafka_requests import Connection
 from pipelines.replay import actions, store

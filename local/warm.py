@@ -232,11 +232,11 @@ def _received(asked: socket.socket, length: int) -> bytes:
 
 def _warm_up(archive: Path | None) -> None:
     """Start Java, and import what every run of a stage needs."""
-    from local import class_data_archive
+    from pipelines.commands import spark_archive
     from pipelines.jvm.session import spark_session
     from pipelines.settings import load
 
-    options = {"spark.driver.extraJavaOptions": class_data_archive.options(archive)} if archive else {}
+    options = {"spark.driver.extraJavaOptions": spark_archive.options(archive)} if archive else {}
     with spark_session(load(spark=options), short_lived=True):
         import expectations.suite
         import pipelines.cli  # noqa: F401
@@ -256,9 +256,9 @@ def main(arguments: list[str]) -> int:
     archive = Path(more[0]) if more else None
     serve(socket.socket(fileno=int(address)), command, partial(_warm_up, archive))
     if archive:
-        from local import class_data_archive
+        from pipelines.commands import spark_archive
 
-        class_data_archive.write(archive)
+        spark_archive.write(archive)
     return 0
 
 

@@ -27,7 +27,7 @@ def start_broker(
     ] = None,
 ) -> None:
     """Start it and print its bootstrap servers once it answers."""
-    from local.broker import DIRECTORY, Broker
+    from pipelines.broker import DIRECTORY, Broker
 
     broker = Broker(directory or DIRECTORY, port=port)
     if not broker.start():
@@ -38,7 +38,7 @@ def start_broker(
 @app.command("stop")
 def stop_broker(directory: DirectoryOption = None) -> None:
     """Stop it; its data stays."""
-    from local.broker import DIRECTORY, Broker
+    from pipelines.broker import DIRECTORY, Broker
 
     broker = Broker(directory or DIRECTORY)
     if not broker.stop():
@@ -48,7 +48,7 @@ def stop_broker(directory: DirectoryOption = None) -> None:
 @app.command("status")
 def show_broker(directory: DirectoryOption = None, format: TableOrObject = "table") -> None:
     """Say whether it runs, and where; ends with 1 where it does not."""
-    from local.broker import DIRECTORY, Broker
+    from pipelines.broker import DIRECTORY, Broker
 
     broker = Broker(directory or DIRECTORY)
     running = broker.running

@@ -38,11 +38,11 @@ def setup(
     ] = None,
 ) -> None:
     """Fetch the JVM jars, once, and let Spark start faster."""
-    from local import class_data_archive
+    from pipelines.commands import spark_archive
     from pipelines.jvm import jars
 
     jars.set_up(configurations or jars.USUAL)
-    if jars.fault_of("spark") is None and (code := class_data_archive.main()):
+    if jars.fault_of("spark") is None and (code := spark_archive.main()):
         raise typer.Exit(code)
 
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from local import warm
-from local.broker import Broker
+from pipelines.broker import Broker
 from local.demo import Airflow
 from tests.testing.broker import SecuredBroker
 from tests.testing.kafka import KafkaAdmin

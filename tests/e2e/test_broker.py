@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from local.broker import Broker
+from pipelines.broker import Broker
 from local.kafka_client import Action, KafkaFailure, Message, Record
 from local.kafka_requests import Connection
 from pipelines.cli import app

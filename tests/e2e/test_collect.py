@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from local.broker import Broker
+from pipelines.broker import Broker
 from local.kafka_client import Action, Message, clear
 from local.kafka_requests import Connection
 from pipelines.collect import state

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from local.broker import Broker
+from pipelines.broker import Broker
 from local.demo import Airflow, delta_log
 from local.kafka_client import Action, Message
 from pipelines.catalog import LAYERS, stages

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local.broker import Broker
+from pipelines.broker import Broker
 from local.kafka_client import Message
 from pipelines.settings import load
 from pipelines.warehouse.tables import Warehouse

@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from local import live
-from local.broker import Broker
+from pipelines.broker import Broker
 from local.kafka_client import Message
 from pipelines.catalog import stages
 from pipelines.commands import doctor

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from local import live
-from local.broker import Broker
+from pipelines.broker import Broker
 from local.demo import _put, _show_live
 from local.kafka_client import Action, Message, Record
 from local.kafka_requests import Connection

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.broker import Broker
+from pipelines.broker import Broker
 from local.kafka_client import Action, Message, Record
 from pipelines.commands import trace
 from pipelines.errors import UsageError

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from local.airflow_home import environment
-from local.broker import Broker
+from pipelines.broker import Broker
 from local.demo import Airflow
 from local.kafka_client import Message
 from pipelines.replay import actions

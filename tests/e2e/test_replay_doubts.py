@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from expectations.contract import contract_of
-from local.broker import Broker
+from pipelines.broker import Broker
 from local.kafka_client import Message
 from pipelines.backup import backup
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError

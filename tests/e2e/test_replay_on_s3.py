@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from local.broker import Broker
+from pipelines.broker import Broker
 from pipelines.settings import ROOT, load
 from pipelines.stores import places
 from tests.testing import s3

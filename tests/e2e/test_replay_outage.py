@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from local.broker import Broker
+from pipelines.broker import Broker
 from pipelines.errors import AfterlogError, EnvironmentLacking
 from pipelines.replay.journal import State
 from pipelines.replay.sender import Sender

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from local.broker import Broker
+from pipelines.broker import Broker
 from local.kafka_client import Action, Message, Record
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError, WriterBusy
 from pipelines.replay import actions, store

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from local.broker import Broker
+from pipelines.broker import Broker
 from local.demo import Airflow
 from local.kafka_client import Message
 from pipelines.catalog import stages

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from local.broker import Broker
+from pipelines.broker import Broker
 from pipelines.catalog import stages
 from pipelines.commands import trace
 from pipelines.errors import UsageError

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from local.broker import HOST, Broker
+from pipelines.broker import HOST, Broker
 from pipelines.errors import EnvironmentLacking
 from pipelines.kafka.properties import login
 from tests.testing.kafka import KafkaAdmin

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from local import live
-from local.broker import Broker
+from pipelines.broker import Broker
 from local.demo import (
     NO_TOPICS,
     NOTE,

@@ -126,7 +126,7 @@ def test_the_archive_of_classes_is_left_to_the_demo_and_made_by_the_next_setup_i
     install.install(project, for_demo=True)
     assert started == ["pipelines.jvm.jars"]
     install.install(project)
-    assert started == ["pipelines.jvm.jars", "local.class_data_archive"]
+    assert started == ["pipelines.jvm.jars", "pipelines.commands.spark_archive"]
 
 
 def test_the_jars_of_s3_are_fetched_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from local.broker import Broker
+from pipelines.broker import Broker
 from local.kafka_client import _header
 from pipelines.errors import EnvironmentLacking
 from tests.testing.broker import SecuredBroker
