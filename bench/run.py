@@ -38,8 +38,8 @@ from bench.growth import SCENARIOS, Cost, cost_onto, draw
 from bench.records import acknowledgements, dead_letters, land_lines, pushed
 from expectations.contract import ORIGIN, Column, Contract
 from expectations.rules import at_least, between, is_true, matches, not_null, one_of
-from pipelines.broker import Broker
 from local.kafka_client import KafkaClient, Message
+from pipelines.broker import Broker
 from pipelines.catalog import stages
 from pipelines.commands.generate import generate
 from pipelines.installation import COMMAND

@@ -33,7 +33,7 @@ def shorten_tracebacks(kinds: tuple[type[BaseException], ...]) -> None:
     import structlog
 
     processors: Any = structlog.get_config()["processors"]
-    if not isinstance(processors, list) or any(getattr(one, "kinds", None) == kinds for one in processors):
+    if not isinstance(processors, list) or any(getattr(processor, "kinds", None) == kinds for processor in processors):
         return
 
     def shorten(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

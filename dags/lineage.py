@@ -48,19 +48,19 @@ def of_layer(
     inputs = [_table(found, table) for table in read]
     for stage in stages:
         if isinstance(stage, Land):
-            for one in found.of_clusters():
-                inputs += _landed(one, stage, servers.get(settings.kafka_variable(one.cluster)))
+            for own_settings in found.of_clusters():
+                inputs += _landed(own_settings, stage, servers.get(settings.kafka_variable(own_settings.cluster)))
     judged = {table: _judged(table, filled.get(table)) for table in tables}
     tests = [
         test_run.TestExecution(
-            name=f"{table}: {one['rule']}" + (f" ({one['scope']})" if one["scope"] else ""),
-            status="pass" if one["success"] else "fail",
+            name=f"{table}: {result['rule']}" + (f" ({result['scope']})" if result["scope"] else ""),
+            status="pass" if result["success"] else "fail",
             severity="error",
-            type=one["rule"].rpartition(".")[2],
-            actual=one["actual"],
+            type=result["rule"].rpartition(".")[2],
+            actual=result["actual"],
         )
         for table in tables
-        for one in judged[table]
+        for result in judged[table]
     ]
     return OperatorLineage(
         inputs=inputs,
@@ -88,15 +88,15 @@ def _filled(
         facets["dataQualityAssertions"] = quality.DataQualityAssertionsDatasetFacet(
             assertions=[
                 quality.Assertion(
-                    assertion=one["rule"].rpartition(".")[2],
-                    success=one["success"],
-                    column=one["column"],
+                    assertion=result["rule"].rpartition(".")[2],
+                    success=result["success"],
+                    column=result["column"],
                     severity="error",
-                    name=one["rule"],
-                    actual=one["actual"],
-                    params={"scope": one["scope"]} if one["scope"] else {},
+                    name=result["rule"],
+                    actual=result["actual"],
+                    params={"scope": result["scope"]} if result["scope"] else {},
                 )
-                for one in judged
+                for result in judged
             ]
         )
     namespace, name = _place_of(found, stage.table)
@@ -120,7 +120,7 @@ def _judged(table: str, told: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     failed: list[dict[str, Any]] = verdict["failed"]
     is_told_whole = verdict["passed"] or 0 < len(failed) < MOST_LISTED
     contract = contract_of(table)
-    known = {one["rule"] for one in failed}
+    known = {failure["rule"] for failure in failed}
     held = [rule.code for rule in contract.rules if is_told_whole and rule.code not in known]
     columns = {column.name for column in contract.columns}
 
@@ -132,13 +132,15 @@ def _judged(table: str, told: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     return [
         *(
             result(
-                one["rule"],
-                one["scope"],
+                failure["rule"],
+                failure["scope"],
                 False,
                 # A fact has no candidates: it is a number that must be 0.
-                f"{counted(one['failing'], 'row')} failed" if one["candidates"] else f"{one['failing']}, not 0",
+                f"{counted(failure['failing'], 'row')} failed"
+                if failure["candidates"]
+                else f"{failure['failing']}, not 0",
             )
-            for one in failed
+            for failure in failed
         ),
         *(result(code, None, True, None) for code in held),
     ]

@@ -105,9 +105,9 @@ class _Operator(KubernetesPodOperator):
     ) -> None:
         """Take the exit code and delete the pod."""
         statuses = (remote_pod.status.container_statuses if remote_pod and remote_pod.status else None) or ()
-        for one in statuses:
-            if one.name == self.base_container_name and one.state and one.state.terminated:
-                self.code = one.state.terminated.exit_code
+        for status in statuses:
+            if status.name == self.base_container_name and status.state and status.state.terminated:
+                self.code = status.state.terminated.exit_code
         with contextlib.suppress(AirflowException):
             super().cleanup(pod, remote_pod, None, context)
 

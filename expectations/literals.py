@@ -21,7 +21,9 @@ def spark(value: Any) -> str:
     if isinstance(value, date):
         return f"DATE '{value.isoformat()}'"
     if isinstance(value, str):
-        return "'" + "".join(one if one in _PLAIN else f"\\U{ord(one):08x}" for one in value) + "'"
+        return (
+            "'" + "".join(character if character in _PLAIN else f"\\U{ord(character):08x}" for character in value) + "'"
+        )
     return _whole(value)
 
 

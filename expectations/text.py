@@ -7,7 +7,11 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 def visible(text: str) -> str:
     """Escape controls, line ends, bidirectional marks and all else that is not printable, as JSON and Java do."""
-    return text if text.isprintable() else "".join(one if one.isprintable() else _escaped(one) for one in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(character if character.isprintable() else _escaped(character) for character in text)
+    )
 
 
 def _escaped(character: str) -> str:

@@ -154,7 +154,7 @@ class Verdict:
     def failed(self) -> tuple[Outcome, ...]:
         """The expectations that failed, worst first."""
         failed = (outcome for outcome in self.outcomes if not outcome.success)
-        return tuple(sorted(failed, key=lambda one: (-one.failing, one.code, one.scope or "")))
+        return tuple(sorted(failed, key=lambda failure: (-failure.failing, failure.code, failure.scope or "")))
 
     def broken(self, scopes: Mapping[str, Scope]) -> dict[str, tuple[Outcome, ...]]:
         """Return the scopes that do not pass, each with what it broke, worst first.

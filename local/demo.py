@@ -25,9 +25,9 @@ from rich.table import Table
 from expectations.rules import counted
 from local import live, moved, warm
 from local.airflow_home import environment, stop
-from pipelines.broker import Broker
 from local.live import Happened
 from local.week import END, files, week
+from pipelines.broker import Broker
 from pipelines.catalog import LAYERS, stages
 from pipelines.commands.incidents import listing, story
 from pipelines.commands.incidents.reading import Incidents

@@ -63,7 +63,9 @@ def install(root: Path = ROOT, for_demo: bool = False, stores: Sequence[str] = (
         due.parent.mkdir(parents=True, exist_ok=True)
         due.touch()
     if due.exists() and not for_demo:
-        subprocess.run([_python(environment), "-m", "pipelines.commands.spark_archive"], cwd=root, env=environ(), check=False)
+        subprocess.run(
+            [_python(environment), "-m", "pipelines.commands.spark_archive"], cwd=root, env=environ(), check=False
+        )
 
 
 def _packages_wanted(root: Path) -> str:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from expectations.rules import counted
-from pipelines.broker import DIRECTORY as OTHER_BROKER
-from pipelines.broker import Broker
 from local.kafka_client import Action, KafkaClient, KafkaFailure, Message, Record
 from local.kafka_requests import Connection
+from pipelines.broker import DIRECTORY as OTHER_BROKER
+from pipelines.broker import Broker
 from pipelines.replay import actions, store
 from pipelines.replay.candidates import Choice
 from pipelines.replay.judge import Options

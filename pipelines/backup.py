@@ -206,8 +206,8 @@ def _outlived(
     """Return which backups of a warehouse go, and the files, with their sizes, that no other one names."""
     if keep is None:
         return [], {}
-    gone = [name for name, one in sorted(manifests.items()) if one.warehouse == warehouse][:-keep]
-    return gone, backups.unnamed(place, (one for name, one in manifests.items() if name not in gone))
+    gone = [name for name, manifest in sorted(manifests.items()) if manifest.warehouse == warehouse][:-keep]
+    return gone, backups.unnamed(place, (manifest for name, manifest in manifests.items() if name not in gone))
 
 
 def chosen(settings: Settings, to: str | None, keep: int | None) -> tuple[str, int | None]:

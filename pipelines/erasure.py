@@ -64,7 +64,8 @@ class Words:
         for value, word in self.replaced_by.items():
             forms |= {form: (value, word) for form in _forms(value)}
         return [
-            (_pattern(form, value), word) for form, (value, word) in sorted(forms.items(), key=lambda one: -len(one[0]))
+            (_pattern(form, value), word)
+            for form, (value, word) in sorted(forms.items(), key=lambda pair: -len(pair[0]))
         ]
 
     @cached_property
@@ -73,7 +74,7 @@ class Words:
         found = dict.fromkeys(form for value in self.replaced_by for form in _forms(value))
         for value in self.replaced_by:
             once = _within_base64(value)
-            twice = [two for one in once if len(one) >= ANYWHERE for two in _within_base64(one)]
+            twice = [two for form in once if len(form) >= ANYWHERE for two in _within_base64(form)]
             found |= dict.fromkeys((*once, *twice, *_within_hex(value)))
         return tuple(found)
 
@@ -158,7 +159,7 @@ def _within_base64(value: bytes) -> tuple[bytes, ...]:
         digits = base64.b64encode(b"\0" * before + value)
         whole = (before + len(value)) * 8 // 6  # digits behind it also tell of what follows
         found.append(digits[-(-before * 8 // 6) : whole])
-    return tuple(dict.fromkeys([*found, *(one.replace(b"+", b"-").replace(b"/", b"_") for one in found)]))
+    return tuple(dict.fromkeys([*found, *(form.replace(b"+", b"-").replace(b"/", b"_") for form in found)]))
 
 
 def _within_hex(value: bytes) -> tuple[bytes, ...]:

@@ -83,7 +83,7 @@ def close(name: str, known: Iterable[str]) -> list[str]:
     candidates: dict[str, list[str]] = {}
     for candidate in islice(known, MOST_COMPARED):
         whole, within = candidate.lower(), candidate.lower().partition(".")[2]
-        is_begin = len(name) >= LEAST and any(one.startswith(name.lower()) for one in (whole, within))
+        is_begin = len(name) >= LEAST and any(text.startswith(name.lower()) for text in (whole, within))
         for spelling in {whole, within, name.lower() if is_begin else ""} - {""}:
             candidates.setdefault(spelling, []).append(candidate)
     likest = get_close_matches(name.lower(), candidates, n=MOST, cutoff=LIKE)

@@ -82,10 +82,13 @@ def write_list(form: str, out: TextIO) -> None:
     rows: list[tuple[str, ...]]
     if form == "table":
         names: tuple[str, ...] = ("question", "asks", "takes")
-        rows = [(one.name, one.asked, ", ".join(re.findall(r":([a-z]\w*)", one.parameters))) for one in listed]
+        rows = [
+            (question.name, question.asked, ", ".join(re.findall(r":([a-z]\w*)", question.parameters)))
+            for question in listed
+        ]
     else:
         names = ("question", "asks", "purpose", "parameters")
-        rows = [(one.name, one.asked, one.purpose, one.parameters) for one in listed]
+        rows = [(question.name, question.asked, question.purpose, question.parameters) for question in listed]
     printed.write(printed.TextRows(names, rows), form, out, tabular.terminal_width(out))
 
 

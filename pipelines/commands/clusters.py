@@ -59,11 +59,11 @@ def answers(warehouse: Warehouse, what: str, answer: Callable[[Warehouse], Answe
             wrong.append(error)
     if not told:
         raise wrong[0]
-    positive = [(own, one) for own, one in told if one.exit_code == 0]
+    positive = [(own, answered) for own, answered in told if answered.exit_code == 0]
     if not positive:
-        return [one for _, one in told]
+        return [answered for _, answered in told]
     own = _one([own for own, _ in positive], what)
-    return [one for its, one in positive if its is own]
+    return [answered for its, answered in positive if its is own]
 
 
 def of_each(warehouse: Warehouse, form: str, answer: Callable[[Warehouse], Answer]) -> Sequence[Answer]:
@@ -73,11 +73,11 @@ def of_each(warehouse: Warehouse, form: str, answer: Callable[[Warehouse], Answe
         return [answer(owns[0])]
     told = []
     for number, own in enumerate(owns):
-        one = answer(own)
+        answered = answer(own)
         gap = "\n" if number else ""
         head = f"{gap}Cluster {own.cluster}\n" if form == "text" else ""
-        remarks = tuple(f"cluster {own.cluster}: {remark}" for remark in one.remarks)
-        told.append(replace(one, result=f"{head}{one.result}", remarks=remarks))
+        remarks = tuple(f"cluster {own.cluster}: {remark}" for remark in answered.remarks)
+        told.append(replace(answered, result=f"{head}{answered.result}", remarks=remarks))
     return told
 
 

@@ -115,7 +115,7 @@ def teams(_: typer.Context) -> Iterable[str]:
     """Complete the name of a team."""
     from pipelines.settings import load
 
-    return [one.name for one in load().teams]
+    return [team.name for team in load().teams]
 
 
 @_cautious

@@ -48,8 +48,8 @@ def plan(settings: Settings, selector: Selector) -> Erasure:
     warehouse = Warehouse(settings)
     found, redaction = _begun(warehouse, selector, secrets.token_bytes(16), None)
     done = Erasure("", selector.kind, records=len(found.rows))
-    planned = {one.table: one for one in _planned(warehouse, stored(warehouse, "data is erased"), redaction)}
-    done.tables = [one for one in planned.values() if one.cells]
+    planned = {plan.table: plan for plan in _planned(warehouse, stored(warehouse, "data is erased"), redaction)}
+    done.tables = [plan for plan in planned.values() if plan.cells]
     rewriting.refuse_unread(warehouse, [*planned])
     others = [name for name in warehouse.store.walk() if is_other(name)]
     done.others = sum(search.holds(warehouse.store.read(name) or b"", redaction.words) for name in others)
@@ -80,7 +80,7 @@ def erase(
         under_way = under_way_of(warehouse, selector)
         secret = bytes.fromhex(under_way.secret)
         found, redaction = _begun(warehouse, selector, secret, under_way)
-        planned = [one.table for one in _planned(warehouse, tables, redaction)]
+        planned = [plan.table for plan in _planned(warehouse, tables, redaction)]
         goes = [table for table in tables if table in planned or table in under_way.committed]
         rewriting.refuse_unread(warehouse, [table for table in goes if table not in under_way.committed])
         keep(warehouse, under_way, redaction)
@@ -122,17 +122,17 @@ def _begun(
     """Return which records an erasure is about, with what takes them out of tables."""
     known = erased.of_erasure(warehouse, under_way.erasure_id) if under_way else []
     found = select(warehouse, selector, secret, known)
-    values = [*found.values, *(base64.b64decode(one) for one in (under_way.words if under_way else ()))]
+    values = [*found.values, *(base64.b64decode(word) for word in (under_way.words if under_way else ()))]
     words = Words.of(values, secret)
     told = found.told
     hashes: dict[int, int] = {}
     fingerprints: dict[str, str] = {}
     if under_way:
         told.headers |= {(name, base64.b64decode(value)) for name, value in under_way.headers}
-        told.prefixes |= {base64.b64decode(one) for one in under_way.prefixes}
+        told.prefixes |= {base64.b64decode(prefix) for prefix in under_way.prefixes}
         hashes, fingerprints = dict(under_way.hashes), under_way.fingerprints
         if selector.finds_words:
-            under_way.words = [base64.b64encode(one).decode() for one in dict.fromkeys(values)]
+            under_way.words = [base64.b64encode(value).decode() for value in dict.fromkeys(values)]
     profiles = profiles_of(warehouse.settings.dlq)
     ids: dict[Place, set[str | None]] = {}
     for row in found.letters:

@@ -111,7 +111,7 @@ def keep(warehouse: Warehouse, under_way: UnderWay, redaction: Redaction) -> Non
     under_way.headers = [
         (name, base64.b64encode(value).decode()) for name, value in redaction.told.headers if value is not None
     ]
-    under_way.prefixes = [base64.b64encode(one).decode() for one in redaction.told.prefixes]
+    under_way.prefixes = [base64.b64encode(prefix).decode() for prefix in redaction.told.prefixes]
     under_way.hashes, under_way.fingerprints = [*redaction.hashes.items()], redaction.fingerprints
     warehouse.store.write(UNDER_WAY, json.dumps(asdict(under_way)).encode())
 
@@ -129,7 +129,7 @@ def checks(settings: Settings) -> Iterator[Check]:
 def show(done: Erasure, is_dry_run: bool) -> None:
     """Print a plan or what was done, in a few lines."""
     if done.tables:
-        display.table(NAMES, [[one.table, f"{one.rows:,}", f"{one.cells:,}"] for one in done.tables], 1, {}, 0)
+        display.table(NAMES, [[plan.table, f"{plan.rows:,}", f"{plan.cells:,}"] for plan in done.tables], 1, {}, 0)
     verb = "would lose" if is_dry_run else "lost"
     tables = f"{counted(len(done.tables), 'table')} and {counted(done.others, 'other file')}"
     print(

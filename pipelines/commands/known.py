@@ -67,9 +67,9 @@ def unmatched(warehouse: Warehouse) -> Iterator[Sentence]:
     if not there:
         return
     dlqs = _named(there, "dlq_topic")
-    for number, one in enumerate(settings.dlq.require):
-        if not any(globs.matches(one.topic, name) for name in dlqs):
-            yield said(f"[[dlq.require]] {number + 1}", "no DLQ topic", one.topic, dlqs)
+    for number, requirement in enumerate(settings.dlq.require):
+        if not any(globs.matches(requirement.topic, name) for name in dlqs):
+            yield said(f"[[dlq.require]] {number + 1}", "no DLQ topic", requirement.topic, dlqs)
     sources = _named(there, "original_topic")
     headers = _headers(warehouse) if any(mask.header for mask in settings.privacy) else []
     for number, mask in enumerate(settings.privacy):

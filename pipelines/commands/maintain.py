@@ -108,9 +108,9 @@ def maintain(
             say(f"{table} keeps files that these have still to read: {first_names(found.readers, MOST_NAMED)}.")
         yield replace(
             Maintained.of(found),
-            rows=sum(one.rows for one in aged),
-            row_files=sum(len(one.files) for one in aged),
-            row_bytes=sum(one.freed for one in aged),
+            rows=sum(rewritten.rows for rewritten in aged),
+            row_files=sum(len(rewritten.files) for rewritten in aged),
+            row_bytes=sum(rewritten.freed for rewritten in aged),
             unread_by=aged[-1].unread_by if aged else None,
         )
 
@@ -145,11 +145,11 @@ def unless_backed_up(warehouse: Warehouse, purpose: str) -> Iterator[None]:
 def totals(done: Sequence[Maintained]) -> dict[str, int]:
     """Return how many files, checkpoints and bytes went of all tables."""
     return {
-        "files": sum(one.files for one in done),
-        "checkpoints": sum(one.checkpoints for one in done),
-        "bytes": sum(one.file_bytes + one.checkpoint_bytes for one in done),
-        "rows": sum(one.rows for one in done),
-        "row_bytes": sum(one.row_bytes for one in done),
+        "files": sum(tended.files for tended in done),
+        "checkpoints": sum(tended.checkpoints for tended in done),
+        "bytes": sum(tended.file_bytes + tended.checkpoint_bytes for tended in done),
+        "rows": sum(tended.rows for tended in done),
+        "row_bytes": sum(tended.row_bytes for tended in done),
     }
 
 
@@ -157,13 +157,13 @@ def show(done: Sequence[Maintained], is_dry_run: bool) -> None:
     """Print what went of each table of which something went, and of all tables together."""
     rows = [
         [
-            one.table,
-            *(f"{one.rows:,}", size_of(one.row_bytes)),
-            *(f"{one.files:,}", size_of(one.file_bytes)),
-            *(f"{one.checkpoints:,}", size_of(one.checkpoint_bytes)),
+            tended.table,
+            *(f"{tended.rows:,}", size_of(tended.row_bytes)),
+            *(f"{tended.files:,}", size_of(tended.file_bytes)),
+            *(f"{tended.checkpoints:,}", size_of(tended.checkpoint_bytes)),
         ]
-        for one in done
-        if one.rows or one.files or one.checkpoints
+        for tended in done
+        if tended.rows or tended.files or tended.checkpoints
     ]
     if rows:
         display.table(NAMES, rows, 1, {}, 0)

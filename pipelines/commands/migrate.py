@@ -36,9 +36,9 @@ def migrated(settings: Settings, is_dry_run: bool) -> Iterator[Migration]:
 
 def show(done: Sequence[Migration], is_dry_run: bool) -> None:
     """Print which tables get columns, and which have to be computed again."""
-    if columns := [[one.table, ", ".join(one.columns)] for one in done if one.columns]:
+    if columns := [[change.table, ", ".join(change.columns)] for change in done if change.columns]:
         display.table(("table", "new columns"), columns, 2, {}, 0)
-    marked = counted(sum(not one.needs_rebuild for one in done), "table")
+    marked = counted(sum(not change.needs_rebuild for change in done), "table")
     print(f"{marked} {'would get' if is_dry_run else 'got'} schema {SCHEMA}.")
-    if others := [one.table for one in done if one.needs_rebuild]:
+    if others := [change.table for change in done if change.needs_rebuild]:
         print(f"`afterlog rebuild` gives these their new columns: {first_names(others, MOST_NAMED)}.")

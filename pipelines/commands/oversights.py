@@ -136,7 +136,9 @@ def stray_places(settings: Settings) -> Iterator[tuple[str, str]]:
         landings = [Path(own.landing) for own in settings.of_every_cluster()]
         shared = Path(settings.landing)
         if shared not in landings:
-            names = sorted({one.relative_to(shared).parts[0] for one in landings if one.is_relative_to(shared)})
+            names = sorted(
+                {landing.relative_to(shared).parts[0] for landing in landings if landing.is_relative_to(shared)}
+            )
             yield from _strays_in(shared, names, "Clusters have their landing directories in")
     for own in settings.of_clusters():
         yield from _strays_in(Path(own.landing), feeds, "Feeds land in")

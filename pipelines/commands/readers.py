@@ -42,7 +42,11 @@ def readers_of(warehouse: Warehouse, topics: Collection[str]) -> Readers:
         rows = jvmless.rows(warehouse, SETTINGS, cluster | {"kind": "group"}, columns)
         latest = {row["name"]: row for row in sorted(rows, key=lambda row: row["observed_at"])}
         for name, row in latest.items():
-            sources = [one["value"] for one in row["settings"] or () if one["name"] == "sources" and one["value"]]
+            sources = [
+                setting["value"]
+                for setting in row["settings"] or ()
+                if setting["name"] == "sources" and setting["value"]
+            ]
             for topic in sources[0].split(",") if sources and row["state"] == "present" else ():
                 if topic in found:
                     found[topic][name].add(COLLECTED)

@@ -101,27 +101,30 @@ def register(
     ]:
         raise _refused(catalog, strangers)
     done = [_standing(catalog, table, entry, root) for table, entry in found]
-    updated = [one for one in done if one.status == "updated"]
+    updated = [registered for registered in done if registered.status == "updated"]
     if updated and catalog.replaces and not recreate and not dry_run:
+        names = first_names([registered.table for registered in updated], MOST_NAMED)
         raise UsageError(
-            f"{catalog.words} changes no table, and {first_names([one.table for one in updated], MOST_NAMED)} "
+            f"{catalog.words} changes no table, and {names} "
             f"{'differs' if len(updated) == 1 else 'differ'} ({updated[0].was}): --recreate drops and creates such "
             "entries again, without what was granted on them; files stay."
         )
     if not dry_run:
-        new = {one.table for one in done if one.status == "registered"}
+        new = {registered.table for registered in done if registered.status == "registered"}
         if new:
             catalog.prepare(list(dict.fromkeys(table.layer for table in tables if table.name in new)))
-        for one, table in zip(done, tables, strict=True):
-            if one.status == "registered":
+        for registered, table in zip(done, tables, strict=True):
+            if registered.status == "registered":
                 catalog.create(table)
-            elif one.status == "updated":
+            elif registered.status == "updated":
                 catalog.change(table)
     return done
 
 
 def _is_ours(catalog: Catalog, table: Described, entry: Entry, root: str, old: str | None) -> bool:
-    places = [catalog.location(one, table.name) for one in (root, old) if one is not None]
+    places = [
+        catalog.location(warehouse_root, table.name) for warehouse_root in (root, old) if warehouse_root is not None
+    ]
     return any(is_same_location(entry.location, place) for place in places)
 
 
@@ -149,8 +152,11 @@ def _refused(catalog: Catalog, strangers: Sequence[tuple[Described, Entry]]) -> 
 
 def in_words(done: Sequence[Registered], dry_run: bool) -> str:
     """Say what was done, or would be: a line for each table that was not there as it is, and a sentence."""
-    counts = {status: sum(one.status == status for one in done) for status in ("registered", "updated", "unchanged")}
-    lines = [str(one) for one in done if one.status != "unchanged"]
+    counts = {
+        status: sum(registered.status == status for registered in done)
+        for status in ("registered", "updated", "unchanged")
+    }
+    lines = [str(registered) for registered in done if registered.status != "unchanged"]
     there = counts["unchanged"]
     parts = [
         f"{counted(counts[status], 'table')} {'would be ' if dry_run else ''}{status}"

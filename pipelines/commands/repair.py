@@ -146,8 +146,9 @@ def _counted(rows: int | None) -> str:
 
 def show(done: Sequence[Repaired], is_dry_run: bool) -> None:
     """Print what was found and done."""
-    for one in done:
-        verb = "" if one.is_done else "Not repaired. "
-        print(f"{one.table}: {one.finding} {verb}{'Would do: ' if is_dry_run and one.is_done else ''}{one.action}")
+    for mended in done:
+        verb = "" if mended.is_done else "Not repaired. "
+        planned = "Would do: " if is_dry_run and mended.is_done else ""
+        print(f"{mended.table}: {mended.finding} {verb}{planned}{mended.action}")
     if not done:
         print("Nothing to repair.")

@@ -142,7 +142,7 @@ def _as_json(value: Any, kind: Any) -> str:
     if value is None:
         return "null"
     if kind.id == "list":
-        return f"[{','.join(_as_json(one, kind.children[0][1]) for one in value)}]"
+        return f"[{','.join(_as_json(item, kind.children[0][1]) for item in value)}]"
     if kind.id == "struct":
         return _object((name, value[name], field) for name, field in kind.children)
     plain = _plain(value, kind)

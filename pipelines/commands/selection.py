@@ -55,7 +55,7 @@ class Selected:
     @property
     def rows(self) -> frozenset[Row]:
         """The rows of bronze."""
-        return frozenset((one["cluster"], one["_bronze_id"]) for one in self.letters)
+        return frozenset((letter["cluster"], letter["_bronze_id"]) for letter in self.letters)
 
 
 def selector_of(key: str | None, header: str | None, where: str | None, message: str | None) -> Selector:
@@ -100,7 +100,11 @@ def select(warehouse: Warehouse, selector: Selector, secret: bytes, known: Seque
     """
     found = Selected(values=[] if selector.finds_words else [selector.value])
     words = Words.of(found.values, secret)
-    ids = {(one["cluster"], one["bronze_id"]) for one in known if one["is_whole"] and one["table"] == DEAD_LETTERS}
+    ids = {
+        (record["cluster"], record["bronze_id"])
+        for record in known
+        if record["is_whole"] and record["table"] == DEAD_LETTERS
+    }
     ids |= _ids(warehouse, selector)
     if not warehouse.exists(DEAD_LETTERS) or warehouse.was_never_written(DEAD_LETTERS):
         return found
@@ -181,18 +185,18 @@ def _look_at_all(
                 continue
             found.letters.append(row | {"place": (row["topic"], row["partition"], row["offset"])})
             content = rows.slice(at, 1).select(["key", "value", "headers"]).to_pylist()[0]
-            own_headers |= {(one["key"], one["value"]) for one in content["headers"] or () if one}
-            own_values |= dict.fromkeys(one for one in (content["key"], content["value"]) if one)
+            own_headers |= {(header["key"], header["value"]) for header in content["headers"] or () if header}
+            own_values |= dict.fromkeys(value for value in (content["key"], content["value"]) if value)
         others.append(rows.select(["key", "value", "headers"]).take(rest))
     for rows in others if found.letters else ():
         for key, value, headers in zip(*(rows.column(name).to_pylist() for name in rows.column_names), strict=True):
             if key is not None and (prefix := prefix_of(key)):
                 found.told.prefixes.add(prefix)
-            for one in (key, value):
-                own_values.pop(one, None)
-            for one in headers or ():
-                if one and (one["key"], one["value"]) in own_headers:
-                    found.told.headers.add((one["key"], one["value"]))
+            own_values.pop(key, None)
+            own_values.pop(value, None)
+            for header in headers or ():
+                if header and (header["key"], header["value"]) in own_headers:
+                    found.told.headers.add((header["key"], header["value"]))
     if selector.finds_words:
-        values = [one for one in own_values if is_searched(one) and ERASED not in one]
+        values = [value for value in own_values if is_searched(value) and ERASED not in value]
         found.values.extend(values if len(values) <= MOST_WORDS else [])

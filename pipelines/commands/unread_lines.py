@@ -49,7 +49,9 @@ def _names(raw: bytes) -> set[str]:
     if not isinstance(line, dict):
         return set()
     headers = line.get("headers")
-    values = [one.get("value") for one in headers if isinstance(one, dict)] if isinstance(headers, list) else []
+    values = (
+        [header.get("value") for header in headers if isinstance(header, dict)] if isinstance(headers, list) else []
+    )
     named = (line.get("topic"), *values, *map(_text, values))
     return {name for name in named if isinstance(name, str)}
 

@@ -88,7 +88,7 @@ def of_decisions(warehouse: Warehouse, files: Sequence[NamedFiles] | None) -> Ch
         return Choice(SPARK, ASKED)
     if not warehouse.opens_tables:
         return Choice(SPARK, OF_SPARK)
-    if files is None or sum(one.size() for one in files) > SMALL:
+    if files is None or sum(file.size() for file in files) > SMALL:
         return Choice(SPARK, MANY)
     return Choice(DUCKDB, "its candidates are few")
 

@@ -115,11 +115,13 @@ class SparkEngine:
         for begin in range(0, len(objects), ROWS_OF_A_TEXT):
             texts.add(json.dumps(objects[begin : begin + ROWS_OF_A_TEXT]))
         told = spark._jsparkSession.createDataset(texts, jvm.org.apache.spark.sql.Encoders.STRING()).toDF()
-        kinds = (f"`{one.name}`: {'bigint' if one.type == 'timestamp' else one.type}" for one in columns)
+        kinds = (f"`{column.name}`: {'bigint' if column.type == 'timestamp' else column.type}" for column in columns)
         parsed = F.from_json("value", f"array<struct<{', '.join(kinds)}>>", {"mode": "FAILFAST"})
         typed = [
-            (F.timestamp_micros(f"`{one.name}`") if one.type == "timestamp" else F.col(f"`{one.name}`")).alias(one.name)
-            for one in columns
+            (F.timestamp_micros(f"`{column.name}`") if column.type == "timestamp" else F.col(f"`{column.name}`")).alias(
+                column.name
+            )
+            for column in columns
         ]
         self._register(called, DataFrame(told, spark).select(F.inline(parsed)).select(typed))
 
@@ -148,7 +150,8 @@ class SparkEngine:
         """Return the counts of all queries, which one query gives."""
         counted = (_by_name(self._selected(text)) for text in texts)
         return {
-            row["fact"]: row["count"] or 0 for row in reduce(lambda one, more: one.unionAll(more), counted).collect()
+            row["fact"]: row["count"] or 0
+            for row in reduce(lambda first, more: first.unionAll(more), counted).collect()
         }
 
     def for_writer(self, called: str, column: str, groups: Groups | None, count: int) -> DataFrame:
@@ -182,19 +185,19 @@ def _in_micros(rows: DataFrame) -> tuple[DataFrame, list[bool]]:
     from pyspark.sql import functions as F
     from pyspark.sql.types import TimestampType
 
-    timed = [isinstance(one.dataType, TimestampType) for one in rows.schema]
+    timed = [isinstance(field.dataType, TimestampType) for field in rows.schema]
     if not any(timed):
         return rows, timed
     names = [F.col(f"`{name}`") for name in rows.columns]
-    columns = [F.unix_micros(one) if is_time else one for one, is_time in zip(names, timed, strict=True)]
-    return rows.select([one.alias(name) for one, name in zip(columns, rows.columns, strict=True)]), timed
+    columns = [F.unix_micros(column) if is_time else column for column, is_time in zip(names, timed, strict=True)]
+    return rows.select([column.alias(name) for column, name in zip(columns, rows.columns, strict=True)]), timed
 
 
 def _by_name(counts: DataFrame) -> DataFrame:
     """Return one row of counts as one row per count, with the count's name."""
     from pyspark.sql import functions as F
 
-    def one(name: str) -> Column:
+    def fact(name: str) -> Column:
         return F.struct(F.lit(name).alias("fact"), F.col(f"`{name}`").cast("bigint").alias("count"))
 
-    return counts.select(F.inline(F.array(*map(one, counts.columns))))
+    return counts.select(F.inline(F.array(*map(fact, counts.columns))))

@@ -40,8 +40,8 @@ def told_of(blast: Blast) -> Iterator[dict[str, Any]]:
     """Return the rows of a blast radius without their key: that of the topic itself, then those of what is reached."""
     bound = {"is_lower_bound": blast.is_lower_bound}
     yield {"direction": ORIGIN, "hop": 0, "topic": blast.topic, "reasons": list(blast.reasons), **bound}
-    for one in blast.reached:
-        yield {**one.as_json(), "stores": list(one.stores), "topics": list(one.topics), **bound}
+    for node in blast.reached:
+        yield {**node.as_json(), "stores": list(node.stores), "topics": list(node.topics), **bound}
 
 
 def _of(shared: Sequence[Row], cluster: str, kind: str) -> Iterator[Row]:

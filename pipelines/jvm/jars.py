@@ -211,9 +211,9 @@ def _retrieve(ivy_file: Path, target: Path, downloads: Path, configurations: Seq
 
     with ThreadPoolExecutor(len(configurations)) as pool:
         ended = list(pool.map(ivy, configurations))
-    for conf, one in zip(configurations, ended, strict=True):
-        if one.returncode or not (target / conf).is_dir():
-            raise EnvironmentLacking(_reason(one.stdout))
+    for conf, process in zip(configurations, ended, strict=True):
+        if process.returncode or not (target / conf).is_dir():
+            raise EnvironmentLacking(_reason(process.stdout))
 
 
 def _trusting(directory: Path) -> list[str]:

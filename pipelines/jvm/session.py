@@ -52,7 +52,7 @@ SPARED = (
     "UnwrapCastInBinaryComparison",
 )
 SHORT_LIVED = {
-    "spark.sql.optimizer.excludedRules": ",".join(f"org.apache.spark.sql.catalyst.optimizer.{one}" for one in SPARED),
+    "spark.sql.optimizer.excludedRules": ",".join(f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in SPARED),
     "spark.sql.shuffle.partitions": "1",  # a second task costs more than it computes
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -175,7 +175,7 @@ def _session(properties: dict[str, Any]) -> SparkSession:
 
 def _add_behind(class_path: str) -> None:
     """Add to the end of the class path of the next JVM: in front of it, the archive of classes would no longer fit."""
-    there = [one for one in os.environ.get(BEHIND, "").split(os.pathsep) if one]
+    there = [path for path in os.environ.get(BEHIND, "").split(os.pathsep) if path]
     if class_path not in there:
         os.environ[BEHIND] = os.pathsep.join((*there, class_path))
 

@@ -21,7 +21,7 @@ _NAME = "afterlog-code.zip"
 
 def jars(class_paths: Iterable[str], chosen: Mapping[str, str]) -> str:
     """Return the jars of class paths, then those of the settings: executors fetch all of them from the driver."""
-    ours = (os.fspath(jar) for one in class_paths for jar in sorted(Path(one).parent.glob("*.jar")))
+    ours = (os.fspath(jar) for path in class_paths for jar in sorted(Path(path).parent.glob("*.jar")))
     return ",".join([*ours, *filter(None, [chosen.get(JARS)])])
 
 

@@ -150,7 +150,7 @@ def size_of(records: DataFrame) -> Column:
     sizes = [size(name) for name in ("key", "value", "line") if name in records.columns]
     if "headers" in records.columns:
         each = F.transform("headers", lambda header: size(header["key"]) + size(header["value"]))
-        total = F.aggregate(each, F.lit(0).cast("bigint"), lambda sum_, one: sum_ + one)
+        total = F.aggregate(each, F.lit(0).cast("bigint"), lambda sum_, size: sum_ + size)
         sizes.append(F.coalesce(total, F.lit(0)))
     return reduce(add, sizes)
 

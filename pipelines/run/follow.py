@@ -196,14 +196,14 @@ class Follower:
             result = "idle"
             self._tell_recovery()
         if self.away and result != "skipped":
-            message = message or " ".join(f"Cluster {name}: {one.message}" for name, one in self.away.items())
+            message = message or " ".join(f"Cluster {name}: {outage.message}" for name, outage in self.away.items())
             result = "failed" if self._all_away else result
         read: dict[str, int] = {}
-        for one in self.done:
-            if one.read:
-                read[one.table] = read.get(one.table, 0) + one.read
+        for stage_run in self.done:
+            if stage_run.read:
+                read[stage_run.table] = read.get(stage_run.table, 0) + stage_run.read
         if result == "idle" and read:
-            result = "broken" if any(one.status == "broken" for one in self.done) else "read"
+            result = "broken" if any(stage_run.status == "broken" for stage_run in self.done) else "read"
         self.watch.says("waiting for what lands", quiet=True)
         self.last = Cycle(_text(began_at), _text(now()), result, read, message)
         self.began_at = None
@@ -274,9 +274,9 @@ class Follower:
                 watch=self.watch,
             )
         finally:
-            if any(one.read for one in self.done):
+            if any(stage_run.read for stage_run in self.done):
                 self.show(self.done)
-        if any(one.verdict for one in self.done):
+        if any(stage_run.verdict for stage_run in self.done):
             self._tidy()
 
     def _start(self, kept: ExitStack) -> None:
@@ -373,7 +373,7 @@ class Follower:
         Kafka's clients would wait for such brokers as long as they may, and the other clusters with them.
         """
         known = {own.cluster: own.kafka for own in self.settings.of_clusters()}
-        waits = {name for name, one in self.away.items() if one.due > self.clock()}
+        waits = {name for name, outage in self.away.items() if outage.due > self.clock()}
         left = {name: error for name in self.away.keys() - waits if (error := probed(known[name])) is not None}
         if left:
             self._tell_away(ClustersLeft(left))
@@ -413,7 +413,7 @@ class Follower:
 
     @property
     def _away_since(self) -> str | None:
-        return max(one.since for one in self.away.values()) if self.away and self._all_away else None
+        return max(outage.since for outage in self.away.values()) if self.away and self._all_away else None
 
     def _tidy(self) -> None:
         """Remove gate results older than Data Docs show; otherwise only building a report removes them."""
@@ -430,7 +430,10 @@ class Follower:
 
         Raises EnvironmentLacking: it cannot be written, and ``must`` is true.
         """
-        blocked = [{"table": one.table, "since": one.since, "message": one.message} for one in self.blocked.values()]
+        blocked = [
+            {"table": blocked.table, "since": blocked.since, "message": blocked.message}
+            for blocked in self.blocked.values()
+        ]
         facts: dict[str, Any] = {
             "pid": os.getpid(),
             "state": state,
@@ -444,7 +447,8 @@ class Follower:
         }
         if self.settings.sole_cluster is None:
             facts["away"] = [
-                {"cluster": name, "since": one.since, "message": one.message} for name, one in self.away.items()
+                {"cluster": name, "since": outage.since, "message": outage.message}
+                for name, outage in self.away.items()
             ]
         try:
             self.health.parent.mkdir(parents=True, exist_ok=True)

@@ -103,7 +103,7 @@ def _split(
     versions, again = known.pending[table], known.again or ()
     feed = held.feed_of(warehouse, stage, versions)
     rows = held.rows_of(warehouse, stage, feed, again)
-    others = replace(known, held={name: one for name, one in known.held.items() if name not in again})
+    others = replace(known, held={name: held for name, held in known.held.items() if name not in again})
     if rows is None:
         return passed(warehouse, stage, others), None
     files = held.files_of(warehouse, stage, versions, again)
@@ -116,7 +116,7 @@ def _split(
         verdict = None
         if known.decided is None:
             history = History.of_json(known.history) if known.contract == _mark(stage) else History()
-            lines = {name: one.others for name, one in known.held.items() if one.others}
+            lines = {name: held.others for name, held in known.held.items() if held.others}
             counted = split.counted(history, lines)
             if unforeseen := (known.held.keys() & counted.scopes.keys()) - set(again):
                 return replace(known, again=tuple(sorted({*again, *unforeseen}))), None
@@ -209,7 +209,7 @@ def _decided(
     refused = unread.broke(stage.table) if contract.scope is None and holds and unread else None
     if contract.scope is None:
         holds = {}
-    waiting = {name: one for name, one in known.held.items() if name not in (known.again or ()) or name in holds}
+    waiting = {name: held for name, held in known.held.items() if name not in (known.again or ()) or name in holds}
     for name, outcomes in holds.items():
         message = sentence_of(stage.table, name, outcomes)
         before = known.held.get(name)
@@ -219,9 +219,13 @@ def _decided(
         if name in waiting:
             waiting[name] = replace(waiting[name], others=waiting[name].others + lines)
     # A held scope that passes under another contract or other settings counts as accepted, too.
-    passes |= {name for name, one in known.held.items() if name in counted.scopes and one.under != under} - holds.keys()
+    passes |= {
+        name for name, held in known.held.items() if name in counted.scopes and held.under != under
+    } - holds.keys()
     if contract.tolerance >= 1:
-        passes |= {name for name, one in counted.scopes.items() if any(found.failing for found in one.tallies.values())}
+        passes |= {
+            name for name, scope in counted.scopes.items() if any(found.failing for found in scope.tallies.values())
+        }
     batch = {name: found for name, found in counted.batch(contract).items() if name not in passes | holds.keys()}
     said = {
         "verdict": asdict(verdict),
@@ -229,7 +233,7 @@ def _decided(
         "refused": refused,
         # The message about one held scope says all of it, about several only the first.
         "unreadable": unread.sentence(without=holds if len(holds) == 1 else ()) if unread and not refused else "",
-        "held_before": {name: asdict(one) for name, one in known.held.items()},
+        "held_before": {name: asdict(held) for name, held in known.held.items()},
         "accepted": sorted(passes & broken.keys()),
         "reading": held.reading(settings, stage),
         "history": history.after(batch, passes).as_json(),
@@ -245,8 +249,8 @@ def _mark(stage: Stage) -> str:
 def _verdict(told: dict[str, Any]) -> Verdict:
     """Return a verdict that progress has saved."""
     outcomes = (
-        Outcome(**{**one, **{name: tuple(one.get(name, ())) for name in ("coordinates", "places")}})
-        for one in told["outcomes"]
+        Outcome(**{**outcome, **{name: tuple(outcome.get(name, ())) for name in ("coordinates", "places")}})
+        for outcome in told["outcomes"]
     )
     return Verdict(**{**told, "outcomes": tuple(outcomes)})
 

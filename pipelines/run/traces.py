@@ -146,7 +146,11 @@ def _outcome(done: Sequence[StageRun]) -> str:
 
 def _why(done: Sequence[StageRun]) -> str | None:
     """Return the first sentence about a table that did not pass."""
-    told = (f"{one.table}: {one.message}" for one in done if one.status not in ("passed", "idle") and one.message)
+    told = (
+        f"{stage_run.table}: {stage_run.message}"
+        for stage_run in done
+        if stage_run.status not in ("passed", "idle") and stage_run.message
+    )
     return next(told, None)
 
 
@@ -181,7 +185,7 @@ def _record(tracer: Tracer, trace: Trace, parent: Context) -> None:
     for run_id, rows in runs.items():
         begun = {"afterlog.cluster": rows[0]["cluster"], "afterlog.run_id": run_id, "afterlog.outcome": "interrupted"}
         _run(tracer, RUN, begun, rows, min(_at(row, "started_at") for row in rows))
-    ids = [*(one.run_id for one in trace.done if one.run_id), *(row["run_id"] for row in own)]
+    ids = [*(stage_run.run_id for stage_run in trace.done if stage_run.run_id), *(row["run_id"] for row in own)]
     known = {"afterlog.run_id": ids[-1]} if ids else {}
     told = {**trace.about, **known, "afterlog.outcome": trace.outcome}
     _run(tracer, trace.name, told, own, trace.started_at, trace.ended_at, trace.error, parent)

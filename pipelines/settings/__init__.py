@@ -122,7 +122,11 @@ class Settings(Section):
     @field_validator("warehouse")
     @classmethod
     def _name_once(cls, warehouse: str) -> str:
-        if "://" in warehouse and not warehouse.startswith("file:") and any(one in warehouse for one in "%#?"):
+        if (
+            "://" in warehouse
+            and not warehouse.startswith("file:")
+            and any(character in warehouse for character in "%#?")
+        ):
             raise ValueError("a URI has none of % # ?, as its readers take them for different places")
         return s3.one_name(warehouse)
 
@@ -136,8 +140,8 @@ class Settings(Section):
     @field_validator("teams")
     @classmethod
     def _check_teams(cls, teams: tuple[Team, ...]) -> tuple[Team, ...]:
-        names = [one.name.casefold() for one in teams]
-        if twice := next((one.name for one in teams if names.count(one.name.casefold()) > 1), None):
+        names = [team.name.casefold() for team in teams]
+        if twice := next((team.name for team in teams if names.count(team.name.casefold()) > 1), None):
             raise ValueError(f"two teams have the name '{twice}', as upper and lower case are alike")
         return teams
 
@@ -183,12 +187,12 @@ class Settings(Section):
     @property
     def names(self) -> tuple[str, ...]:
         """The clusters that these settings are for."""
-        return tuple(one.name for one in self._chosen) or (self.cluster,)
+        return tuple(entry.name for entry in self._chosen) or (self.cluster,)
 
     @property
     def every_name(self) -> tuple[str, ...]:
         """The same, also of clusters that ``--cluster`` leaves out."""
-        return tuple(one.name for one in self._entries) or (self.cluster,)
+        return tuple(entry.name for entry in self._entries) or (self.cluster,)
 
     @property
     def sole_cluster(self) -> str | None:
@@ -202,7 +206,7 @@ class Settings(Section):
 
     @property
     def _chosen(self) -> tuple[ClusterEntry, ...]:
-        return tuple(one for one in self._entries if self._only in (None, one.name))
+        return tuple(entry for entry in self._entries if self._only in (None, entry.name))
 
     def of_clusters(self) -> tuple[Settings, ...]:
         """Return the settings of each cluster, for what lands it, asks it or tells of it; these without entries."""
@@ -223,7 +227,7 @@ class Settings(Section):
     def without_topics(self, names: Collection[str]) -> Settings:
         """Return the settings of several clusters, of some of which only files are read."""
         changed = self.model_copy()
-        changed._entries = tuple(_files_only(one) if one.name in names else one for one in self._entries)
+        changed._entries = tuple(_files_only(entry) if entry.name in names else entry for entry in self._entries)
         return changed
 
     def _of(self, entry: ClusterEntry) -> Settings:
@@ -296,7 +300,7 @@ def _routes_of_teams(settings: Settings) -> dict[str, Alerts]:
 
     Raises UsageError: a route names a team that there is not.
     """
-    teams = {one.name: one for one in settings.teams}
+    teams = {team.name: team for team in settings.teams}
     known = {**teams, NO_TEAM: None} if teams else {}
     routes = []
     for route in settings.alerts.route:
@@ -350,10 +354,10 @@ def kafka_connections(only: str | None = None, given: str | None = None) -> dict
     if not isinstance(entries, list):
         entries, only = [{"kafka_connection": values.get("kafka_connection")}], None
     only = only or chosen_cluster()
-    chosen = [one for one in entries if isinstance(one, dict) and only in (None, one.get("name"))]
+    chosen = [entry for entry in entries if isinstance(entry, dict) and only in (None, entry.get("name"))]
     if given and len(chosen) > 1:
         raise UsageError("kafka_connection is that of one cluster: say by cluster which one.")
-    wanted = {kafka_variable(one.get("name")): given or one.get("kafka_connection") for one in chosen}
+    wanted = {kafka_variable(entry.get("name")): given or entry.get("kafka_connection") for entry in chosen}
     return {variable: name for variable, name in wanted.items() if isinstance(name, str) and name}
 
 
@@ -386,4 +390,4 @@ def settings_file() -> Path:
             raise UsageError(f"The settings file {given} does not exist: correct --config or AFTERLOG_SETTINGS.")
         return given
     *found, shipped = settings_files()
-    return next((one for one in found if one.exists()), shipped)
+    return next((path for path in found if path.exists()), shipped)

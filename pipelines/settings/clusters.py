@@ -82,7 +82,7 @@ def entries_of(values: Mapping[str, Any]) -> tuple[ClusterEntry, ...]:
         raise UsageError("The setting cluster cannot be used: it must name a cluster.")
     if len(given) > MOST_CLUSTERS:
         raise UsageError(f"The setting cluster cannot be used: there are more than {MOST_CLUSTERS} clusters.")
-    whole = [_completed(number, one, values) for number, one in enumerate(given)]
+    whole = [_completed(number, values_given, values) for number, values_given in enumerate(given)]
     try:
         found = TypeAdapter(dict[str, tuple[ClusterEntry, ...]]).validate_python({"cluster": whole})["cluster"]
     except ValidationError as error:
@@ -132,23 +132,23 @@ def _plain(section: Any) -> dict[str, Any]:
 
 def _check_apart(entries: Sequence[ClusterEntry]) -> None:
     """Raise UsageError if two entries cannot be told apart by their names, or are the same cluster."""
-    for one, other in combinations(entries, 2):
-        if folded(one.name) == folded(other.name):
-            alike = "the same" if one.name == other.name else "too much the same"
-            raise UsageError(f"Two [[cluster]] have {alike} name, {one.name} and {other.name}: name them apart.")
-        if shared := {*one.kafka.addresses} & {*other.kafka.addresses}:
+    for entry, other in combinations(entries, 2):
+        if folded(entry.name) == folded(other.name):
+            alike = "the same" if entry.name == other.name else "too much the same"
+            raise UsageError(f"Two [[cluster]] have {alike} name, {entry.name} and {other.name}: name them apart.")
+        if shared := {*entry.kafka.addresses} & {*other.kafka.addresses}:
             host, port = min(shared)
             raise UsageError(
-                f"The clusters {one.name} and {other.name} are the same one, at {host}:{port}: give each its own "
+                f"The clusters {entry.name} and {other.name} are the same one, at {host}:{port}: give each its own "
                 "bootstrap_servers under [cluster.kafka]."
             )
 
 
 def check_landings(landings: Mapping[str, Path]) -> None:
     """Raise UsageError if files of two clusters would land in one directory, or one within the other."""
-    for (one, its), (other, others) in combinations(landings.items(), 2):
+    for (name, its), (other, others) in combinations(landings.items(), 2):
         if its.is_relative_to(others) or others.is_relative_to(its):
             raise UsageError(
-                f"The landing directories of the clusters {one} and {other} are one directory or within each other "
+                f"The landing directories of the clusters {name} and {other} are one directory or within each other "
                 f"({its}, {others}): give each its own."
             )

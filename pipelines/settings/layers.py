@@ -107,8 +107,8 @@ def _entries(text: str) -> list[Any] | str | None:
 def entry_of(values: dict[str, Any], part: str) -> dict[str, Any] | None:
     """Return the ``[[cluster]]`` entry that a part of a variable's name names: its name with ``_`` for each sign."""
     entries = values.get("cluster")
-    named = [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
-    return next((one for one in named if folded(str(one.get("name"))) == part), None)
+    named = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return next((entry for entry in named if folded(str(entry.get("name"))) == part), None)
 
 
 def _takes_json(fields: dict[str, FieldInfo], sections: list[str], key: str) -> bool:

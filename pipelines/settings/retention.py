@@ -36,7 +36,7 @@ class Retention(Section):
     @model_validator(mode="after")
     def _check_ages(self) -> Retention:
         given = [self.bronze, self.quarantine, self.gold, self.quality, *self.tables.values(), *self.topics.values()]
-        if any((age := age_of(one)) is not None and age > timedelta(days=36_500) for one in given):
+        if any((age := age_of(age_text)) is not None and age > timedelta(days=36_500) for age_text in given):
             raise ValueError("write at most 100 years, or forever")
         return self
 

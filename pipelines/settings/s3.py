@@ -94,10 +94,10 @@ def _profile() -> dict[str, str]:
             parsed.read_string(text_of(path, variable))
         except configparser.Error:  # its text would quote a secret
             raise UsageError(f"{path} cannot be read as a file of AWS's profiles: correct it.") from None
-        for one in (section, name) if name == "default" else (section,):
-            if parsed.has_section(one):
+        for heading in (section, name) if name == "default" else (section,):
+            if parsed.has_section(heading):
                 is_there = True
-                found |= parsed.items(one)
+                found |= parsed.items(heading)
     if not is_there:
         raise UsageError("AWS_PROFILE names a profile that AWS's files do not have: correct it, or unset it.")
     return found

@@ -43,7 +43,7 @@ class Section(BaseModel):
     @classmethod
     def _check_number(cls, value: Any, info: ValidationInfo) -> Any:
         given = value.values() if isinstance(value, dict) else (value,)
-        if any(isinstance(one, bool) for one in given) and _is_number(
+        if any(isinstance(member, bool) for member in given) and _is_number(
             cls.model_fields[str(info.field_name)].annotation
         ):
             raise ValueError("write it as a number, not true or false")

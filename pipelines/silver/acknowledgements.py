@@ -68,7 +68,7 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
 def _error(told: Column) -> Column:
     """Return the exception, or what the error code means where there is no exception; null on success."""
     text, code = told["exception"], F.nullif(told["errorCode"], F.lit(0))
-    names = F.create_map(*(F.lit(one) for pair in kafka_errors.NAMES.items() for one in pair))
+    names = F.create_map(*(F.lit(part) for pair in kafka_errors.NAMES.items() for part in pair))
     name = F.coalesce(F.try_element_at(names, code), F.concat(F.lit("error code "), code.cast("string")))
     return F.when(~F.lower(F.trim(text)).isin(*NO_ERROR), text).otherwise(name)
 
@@ -115,7 +115,7 @@ def _trace_id(header: str) -> Column:
 
     The header ``traceparent`` itself gives only a trace-id, never other text.
     """
-    named = F.filter("headers", lambda one: one["key"] == header)
+    named = F.filter("headers", lambda pair: pair["key"] == header)
     value = F.try_element_at(named, F.lit(-1))["value"].cast("string")
     trace_id = F.nullif(F.regexp_extract(value, W3C, 1), F.lit(""))
     if header == TRACEPARENT:

@@ -49,7 +49,9 @@ def derive(rows: Sequence[Row], existing_rows: Sequence[Row]) -> Iterator[dict[s
     ``rows`` are all rows of silver.dlq_errors of the fingerprint, in any order.
     """
     minutes = merged(
-        (one["minute"], Minute(*(one[name] for name in Minute._fields))) for row in rows for one in row["minutes"]
+        (minute["minute"], Minute(*(minute[name] for name in Minute._fields)))
+        for row in rows
+        for minute in row["minutes"]
     )
     signature = {name: (rows or existing_rows)[0][name] for name in SIGNATURE}
     found = episodes(minutes, signature["algorithm_version"])
@@ -102,8 +104,8 @@ def _evidence(episode: Episode, rows: Sequence[Row]) -> dict[str, Any]:
     keys = min(keys, sums["keyed_count"])
     last_in: dict[str, int] = {}
     for row in rows:
-        for one in row["dlq_topics"]:
-            last_in[one["dlq_topic"]] = max(one["last_at"], last_in.get(one["dlq_topic"], one["last_at"]))
+        for topic in row["dlq_topics"]:
+            last_in[topic["dlq_topic"]] = max(topic["last_at"], last_in.get(topic["dlq_topic"], topic["last_at"]))
     deliveries = [row["most_deliveries"] for row in rows if row["most_deliveries"] is not None]
     timeline: Counter[int] = Counter()
     for row in rows:
@@ -122,37 +124,46 @@ def _evidence(episode: Episode, rows: Sequence[Row]) -> dict[str, Any]:
         "top_keys": [
             {"value": value, "record_count": count}
             for (value,), count in _top(
-                (((one["value"],), one) for row in rows for one in row["top_keys"] or ()), MOST_KEYS
+                (
+                    ((counts_of_value["value"],), counts_of_value)
+                    for row in rows
+                    for counts_of_value in row["top_keys"] or ()
+                ),
+                MOST_KEYS,
             )
         ],
         "attributes": [
             {"kind": kind, "name": name, "value": value, "record_count": count}
             for (kind, name, value), count in _top(
-                (((one["kind"], one["name"], one["value"]), one) for row in rows for one in row["attributes"] or ()),
+                (
+                    ((counts_of_value["kind"], counts_of_value["name"], counts_of_value["value"]), counts_of_value)
+                    for row in rows
+                    for counts_of_value in row["attributes"] or ()
+                ),
                 MOST_ATTRIBUTES,
             )
         ],
         "dlq_topics": [{"dlq_topic": topic, "last_at": last_in[topic]} for topic in sorted(last_in)],
         "most_deliveries": max(deliveries, default=None),
         "timeline": [{"half_hour": at, "record_count": timeline[at]} for at in sorted(timeline)],
-        "escalations": [one._asdict() for one in episode.escalations],
+        "escalations": [escalation._asdict() for escalation in episode.escalations],
     }
 
 
 def _top(counted: Iterator[tuple[tuple[Any, ...], Row]] | Any, most: int) -> list[tuple[tuple[Any, ...], int]]:
     """Return the values with most records; equal counts are in the order of the values."""
     counts: dict[tuple[Any, ...], int] = {}
-    for value, one in counted:
-        counts[value] = counts.get(value, 0) - one["negative"]
+    for value, counts_of_value in counted:
+        counts[value] = counts.get(value, 0) - counts_of_value["negative"]
     return nsmallest(most, counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _top_records(rows: Sequence[Row]) -> list[dict[str, Any]]:
     placed = (
-        ((row["original_partition"], one["value"]), one)
+        ((row["original_partition"], counts_of_value["value"]), counts_of_value)
         for row in rows
         if row["original_partition"] is not None
-        for one in row["top_offsets"] or ()
+        for counts_of_value in row["top_offsets"] or ()
     )
     return [
         {"original_partition": partition, "original_offset": offset, "record_count": count}

@@ -187,7 +187,7 @@ def _told(letters: Sequence[Letter], dlq: Dlq) -> tuple[str, str]:
     of = unknown_headers.OF_NO_PROFILE + (", of those that were looked at," if len(letters) == MOST_LOOKED_AT else "")
     said = unknown_headers.sentence(Counter(name for letter in letters for name in letter.all_names), len(letters), of)
     made = proposals(letters, dlq)
-    return " ".join([said, *(one.said for one in made)]), "\n\n".join(one.toml for one in made)
+    return " ".join([said, *(proposal.said for proposal in made)]), "\n\n".join(proposal.toml for proposal in made)
 
 
 def _nearest(lacking: DataFrame, profiles: tuple[Profile, ...]) -> dict[str | None, str]:

@@ -47,7 +47,7 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     stated = F.col("_object")
 
     def setting(name: str) -> Column:
-        return F.coalesce(*(stated[one] for one in (name, *SETTINGS[name])))
+        return F.coalesce(*(stated[setting] for setting in (name, *SETTINGS[name])))
 
     read = json_lines.objects(bronze, RECORD, numbers_as_clients_write_them=True).select(
         "*",

@@ -65,8 +65,8 @@ def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
         touched = [tuple(row) for row in news.selectExpr("cluster", "topic", is_absent).distinct().collect()]
         for *key, absent in touched:
             if absent:
-                one = known.setdefault(tuple(key), dict.fromkeys((column.name for column in CONTRACT.columns), None))
-                one |= dict(zip(("cluster", "topic"), key, strict=True))
+                policy = known.setdefault(tuple(key), dict.fromkeys((column.name for column in CONTRACT.columns), None))
+                policy |= dict(zip(("cluster", "topic"), key, strict=True))
         shown = _shown(warehouse, {(cluster, topic) for cluster, topic, _ in touched} & known.keys())
     changed: list[Row] = []
     for own in warehouse.of_clusters():
@@ -134,7 +134,9 @@ def _in_effect(row: Row, log_shows_compaction: bool = False) -> Row:
     A log that shows compaction was compacted, even if its topic has another policy now.
     """
     policies = {source: policy for source in ("setting", "cluster") if (policy := row[f"{source}_policy"]) is not None}
-    source = max(policies, key=lambda one: _compacts(policies[one]), default=None)  # the setting, if both agree
+    source = max(
+        policies, key=lambda source_of: _compacts(policies[source_of]), default=None
+    )  # the setting, if both agree
     policy = policies[source] if source else None
     if log_shows_compaction:
         source, policy = LOG, policy if policy is not None and _compacts(policy) else "compact"

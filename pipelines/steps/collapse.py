@@ -321,11 +321,11 @@ def _quoted(names: Iterable[str]) -> list[str]:
     return [literals.spark_name(name) for name in names]
 
 
-def _equal(one: str, other: str, keys: Sequence[str]) -> str:
+def _equal(left: str, other: str, keys: Sequence[str]) -> str:
     """Return the condition that two rows have the same keys; a null is no key."""
-    return " AND ".join(f"{one}.{name} = {other}.{name}" for name in _quoted(keys))
+    return " AND ".join(f"{left}.{name} = {other}.{name}" for name in _quoted(keys))
 
 
-def _same(one: str, other: str, keys: Sequence[str]) -> str:
+def _same(left: str, other: str, keys: Sequence[str]) -> str:
     """Return the condition that two rows have the same keys, compared null-safe."""
-    return " AND ".join(f"{one}.{name} <=> {other}.{name}" for name in _quoted(keys))
+    return " AND ".join(f"{left}.{name} <=> {other}.{name}" for name in _quoted(keys))

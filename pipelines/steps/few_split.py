@@ -73,7 +73,7 @@ def split_of(
             try:
                 with sessions.refusals():
                     connection = stack.enter_context(sessions.session(warehouse.root))
-                    if sum(sessions.unpacked(connection, one) for one in files or ()) <= MOST_UNPACKED:
+                    if sum(sessions.unpacked(connection, file) for file in files or ()) <= MOST_UNPACKED:
                         split = FewSplit.collected(warehouse, contract, rows, candidates, connection, home)
             except LeftToSpark as left:
                 chosen = choose.left_to_spark(stage.table, left)
@@ -212,15 +212,15 @@ class FewSplit(SplitBatch):
         import pyarrow as arrow
 
         *_, last = self.contract.place
-        others = sorted({name for one in ranges for name in one} - {last})
-        ends = [one[last] or (None, None) for one in ranges]
+        others = sorted({name for range_ in ranges for name in range_} - {last})
+        ends = [range_[last] or (None, None) for range_ in ranges]
         kinds: Schema = without_zones(self.judged.table.select([*others, last]).slice(0, 0)).schema
         fields = {
-            **{name: ([(one[name] or (None,))[0] for one in ranges], kinds.field(name).type) for name in others},
+            **{name: ([(range_[name] or (None,))[0] for range_ in ranges], kinds.field(name).type) for name in others},
             "_least": ([least for least, _ in ends], kinds.field(last).type),
             "_greatest": ([greatest for _, greatest in ends], kinds.field(last).type),
         }
-        self.connection.register(RANGES, arrow.table({name: arrow.array(*one) for name, one in fields.items()}))
+        self.connection.register(RANGES, arrow.table({name: arrow.array(*field) for name, field in fields.items()}))
         stored = self._view(WITHIN, sessions.rows(self.connection, there, files))
         same = [f"stored.{literals.name(name)} IS NOT DISTINCT FROM one.{literals.name(name)}" for name in others]
         inside = f"stored.{literals.name(last)} BETWEEN one._least AND one._greatest"

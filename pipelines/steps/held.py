@@ -115,14 +115,14 @@ class Acceptance:
         """
         scopes: dict[str, frozenset[str]] = {}
         judged = {stage.table for stage in stages_of_type(Split)}
-        for one in asked:
-            table, colon, scope = one.partition(":")
+        for argument in asked:
+            table, colon, scope = argument.partition(":")
             if table not in judged:
                 raise UsageError(f"Nothing can be accepted for {visible(table)!r}.{near(table, sorted(judged))}")
             if table not in {stage.table for stage in stages}:
                 raise UsageError(f"This run does not fill {table}, for which something is to be accepted.")
             if colon and not scope:  # for example an empty variable in a script
-                raise UsageError(f"{visible(one)!r} names no scope behind the colon; all of the table is {table}.")
+                raise UsageError(f"{visible(argument)!r} names no scope behind the colon; all of the table is {table}.")
             scopes[table] = scopes.get(table, frozenset()) | {scope if colon else WHOLE}
         return cls(scopes)
 
@@ -164,8 +164,8 @@ def again(known: Progress, settings: Settings, stage: Stage, accepted: Acceptanc
     now, own = circumstances(settings, stage), of_clusters(known, settings.names).held
     return [
         name
-        for name, one in known.held.items()
-        if accepted.has(stage.table, name, name in own) or (one.under != now and name in own)
+        for name, held in known.held.items()
+        if accepted.has(stage.table, name, name in own) or (held.under != now and name in own)
     ]
 
 
@@ -298,7 +298,7 @@ def release(warehouse: Warehouse, stage: Split, scopes: Sequence[str]) -> None:
 
 def of_clusters(known: Progress, clusters: Collection[str]) -> Progress:
     """Return a stage's progress with the held scopes of some clusters only."""
-    own = {name: one for name, one in known.held.items() if is_of_any(clusters, name, known.home)}
+    own = {name: held for name, held in known.held.items() if is_of_any(clusters, name, known.home)}
     return replace(known, held=own)
 
 
@@ -310,7 +310,7 @@ def own(warehouse: Warehouse, table: str) -> Progress | None:
 
 def since(known: Progress) -> str | None:
     """Return since when rows of a table are held; None if none are."""
-    times = [one.since for one in known.held.values()]
+    times = [held.since for held in known.held.values()]
     return min([*times, *([known.blocked_since] if known.blocked_since else [])], default=None)
 
 
@@ -319,16 +319,17 @@ def message(table: str, known: Progress) -> str | None:
     if not known.held:
         return known.message
     if len(known.held) == 1:
-        ((name, one),) = known.held.items()
-        return f"{rows_held(one.rows, visible(name))} since {_moment(one.since)}. {one.message}"
+        ((name, held),) = known.held.items()
+        return f"{rows_held(held.rows, visible(name))} since {_moment(held.since)}. {held.message}"
     scopes = [
-        f"{visible(name)} ({counted(one.rows, 'row')} since {_moment(one.since)})" for name, one in known.held.items()
+        f"{visible(name)} ({counted(held.rows, 'row')} since {_moment(held.since)})"
+        for name, held in known.held.items()
     ]
-    rows = sum(one.rows for one in known.held.values())
-    name, one = next(iter(known.held.items()))
+    rows = sum(held.rows for held in known.held.values())
+    name, held = next(iter(known.held.items()))
     return (
         f"{rows_held(rows, counted(len(known.held), 'scope'))}: {first_names(scopes, MOST_NAMED)}. "
-        f"`{way_on(table, WHOLE)}` accepts all of them once. The first: {one.message}"
+        f"`{way_on(table, WHOLE)}` accepts all of them once. The first: {held.message}"
     )
 
 
@@ -344,16 +345,16 @@ def told_to_cluster(warehouse: Warehouse, table: str, known: Progress) -> Progre
         return own
     text = "SELECT cluster, count(*) AS row_count FROM rows GROUP BY cluster"
     found: dict[str, Held] = {}
-    for scope, one in own.held.items():
+    for scope, held in own.held.items():
         try:
             counts = jvmless.query(warehouse, name, text, {"scope": scope})
         except Exception:  # a damaged table, which `afterlog doctor` names
             return own
         rows = {row["cluster"]: row["row_count"] for row in counts}
         if not rows or rows.keys() == {warehouse.cluster}:
-            found[scope] = one
+            found[scope] = held
         elif warehouse.cluster in rows:
-            found[scope] = replace(one, rows=rows[warehouse.cluster])
+            found[scope] = replace(held, rows=rows[warehouse.cluster])
     return replace(own, held=found)
 
 

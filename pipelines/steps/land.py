@@ -134,7 +134,7 @@ def land(warehouse: Warehouse, stage: Land, run_id: str, started_at: datetime, w
 
 def _listed(counts: Counter[str]) -> str:
     """Return counts in words, greatest first."""
-    most = [f"{name} {times:,}" for name, times in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
+    most = [f"{name} {times:,}" for name, times in sorted(counts.items(), key=lambda count: (-count[1], count[0]))]
     return first_names(most, MOST_SKIPPED)
 
 
@@ -430,7 +430,7 @@ class _Landing:
         among = _of_sources([span.source for span in batch])
         if any(column.name == "offset" for column in self.contract.columns):
             offset = min(span.start for span in batch), max(span.end for span in batch) - 1
-            among = [{**one, "offset": offset} for one in among]
+            among = [{**of_source, "offset": offset} for of_source in among]
         if offsets.is_doubtful(self.topic_progress.followed, batch):
             grain = list(self.contract.grain)
             existing_rows = self.warehouse.existing_rows(self.stage.table, among)

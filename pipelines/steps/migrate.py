@@ -45,7 +45,7 @@ def needed(warehouse: Warehouse, contracts: Iterable[Contract]) -> Iterator[tupl
 
     Raises UsageError: a later version of Afterlog has changed one of them.
     """
-    for contract in sorted(contracts, key=lambda one: one.table == STAGE_RUNS.table):
+    for contract in sorted(contracts, key=lambda contract_: contract_.table == STAGE_RUNS.table):
         if warehouse.exists(contract.table) and (found := _needed(warehouse, contract)):
             yield contract, found
 

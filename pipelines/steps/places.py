@@ -65,7 +65,7 @@ def located(verdict: Verdict, judged: DataFrame, contract: Contract, settings: S
     landed = land_of(contract.table)
     told = _lines(found, settings, landed)
     unit = "position" if landed is not None and landed.reader else ""
-    return verdict.located(coordinates, {key: _words(one, key, told, unit) for key, one in found.items()})
+    return verdict.located(coordinates, {key: _words(rows, key, told, unit) for key, rows in found.items()})
 
 
 def land_of(table: str) -> Land | None:
@@ -184,8 +184,8 @@ def _found(
         source = Source(
             row["_source"],
             row["rows"],
-            tuple(one["id"] for one in row["first"]),
-            tuple(one["position"] for one in row["first"][:MOST_PLACES] if one["position"] is not None),
+            tuple(row_["id"] for row_ in row["first"]),
+            tuple(row_["position"] for row_ in row["first"][:MOST_PLACES] if row_["position"] is not None),
         )
         before = found[key].sources if key in found else ()
         found[key] = Found((*before, source), row["sources"], row["all_rows"])
@@ -206,19 +206,19 @@ def _lines(found: Mapping[Key, Found], settings: Settings, landed: Land | None) 
     if landed is None or landed.reader:
         return {}
     wanted: dict[str, dict[Key, frozenset[str]]] = {}
-    for key, one in found.items():
-        for source in one.sources[:MOST_FILES]:
+    for key, rows in found.items():
+        for source in rows.sources[:MOST_FILES]:
             if not source.name.startswith(KAFKA):
                 wanted.setdefault(source.name, {})[key] = frozenset(source.ids)
     root = os.path.realpath(settings.landing_of(landed.directory))
     told: dict[tuple[str, Key], _Told] = {}
     left = MOST_READ
     for name, sought in wanted.items():
-        damages = {hashlib.sha256(f"{name}\n{one}".encode()).hexdigest()[:_ID]: one for one in landing.DAMAGES}
+        damages = {hashlib.sha256(f"{name}\n{cause}".encode()).hexdigest()[:_ID]: cause for cause in landing.DAMAGES}
         numbers, size = first_lines(landing.content(root, name), list(sought.values()), left)
         left -= size
         for (key, ids), lines in zip(sought.items(), numbers, strict=True):
-            damage = next((damages[one] for one in sorted(ids) if one in damages), None)
+            damage = next((damages[id_] for id_ in sorted(ids) if id_ in damages), None)
             told[name, key] = _Told(tuple(lines), damage)
     return told
 

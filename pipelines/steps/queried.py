@@ -62,7 +62,7 @@ def without_zones(table: Table) -> Table:
     import pyarrow as arrow
 
     fields = [
-        one.with_type(arrow.timestamp(one.type.unit)) if arrow.types.is_timestamp(one.type) else one
-        for one in table.schema
+        field.with_type(arrow.timestamp(field.type.unit)) if arrow.types.is_timestamp(field.type) else field
+        for field in table.schema
     ]
     return table.cast(arrow.schema(fields))

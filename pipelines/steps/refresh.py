@@ -238,7 +238,7 @@ def speaks_of_what_is_kept(table: str) -> tuple[str, ...]:
 def _said(table: str, line: re.Pattern[str]) -> re.Match[str] | None:
     """Return a line of the head of a table's SELECT, with the lines that continue it; None if there is none."""
     text = (ROOT / "sql" / f"{table.replace('.', '/')}.sql").read_text(encoding="utf-8")
-    return next((said for one in _BREAK.sub(" ", text).splitlines() if (said := line.fullmatch(one))), None)
+    return next((said for text_line in _BREAK.sub(" ", text).splitlines() if (said := line.fullmatch(text_line))), None)
 
 
 def name_of(table: str) -> str:
@@ -282,7 +282,7 @@ def having(group: Group, is_met: Callable[[str], str], is_met_in: Callable[[str]
     if isinstance(group, EachIn):
         return is_met_in(f"({group.expression})")
     if isinstance(group, EachOf):
-        met = " OR ".join(is_met(f"({one})") for one in group.groups)
+        met = " OR ".join(is_met(f"({part})") for part in group.groups)
         return f"({group.condition}) AND ({met})" if group.condition else f"({met})"
     return is_met(f"({place_of(group)})")
 
@@ -291,7 +291,7 @@ def ranges_among(group: Group, touched: Sequence[Any], span: Span | None) -> lis
     """Return ranges of an input's columns that hold all of its rows in the touched groups; none if none are known."""
     if isinstance(group, EachOf):
         parts = [ranges_of(part, touched, None) for part in group.groups]
-        return [one for ranges in parts for one in ranges] if all(parts) else []
+        return [range_ for ranges in parts for range_ in ranges] if all(parts) else []
     if isinstance(group, EachIn):
         return []
     return ranges_of(place_of(group), touched, None if isinstance(group, Along) else span)

@@ -164,7 +164,7 @@ def aged(settings: Settings, table: str, now: datetime, written: Written = NOTHI
             for glob, of_topic in settings.retention.of_topics()
         )
         condition = f"CASE {cases} ELSE {condition} END"
-    known = [one for one in ages if one is not None]
+    known = [age for age in ages if age is not None]
     if not known:
         return None
     pins = {

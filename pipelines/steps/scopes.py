@@ -93,11 +93,11 @@ def _with(counts: Counts, newest: tuple[int, int]) -> Counts:
     elif newest[1]:
         counts = [newest, *counts]
     kept, rows = [], 0
-    for one in counts:
-        rows += one[1]
+    for batch in counts:
+        rows += batch[1]
         if rows >= RECENT_ROWS:
             break
-        kept.append(one)
+        kept.append(batch)
     return kept
 
 

@@ -237,7 +237,9 @@ class Refreshing:
         """Return a condition for rows in some groups, which get a name; null is none of ``each of`` several."""
         self.engine.groups(called, {*among} - {None} if isinstance(group, EachOf) else among)
         return having(
-            group, lambda one: self.engine.is_one_of(one, called), lambda one: self.engine.has_one_of(one, called)
+            group,
+            lambda expression: self.engine.is_one_of(expression, called),
+            lambda expression: self.engine.has_one_of(expression, called),
         )
 
     def _reached(self, table: str, groups: list[Any] | None, place: str, leads_to: str, times: int) -> list[Any] | None:
@@ -302,7 +304,9 @@ class Refreshing:
             if not isinstance(group, Along | OwnRows):
                 rows = names[name_of(table)]
                 where = having(
-                    group, lambda one: self._is_in_part(parts, one), lambda one: self._is_in_part(parts, one, True)
+                    group,
+                    lambda expression: self._is_in_part(parts, expression),
+                    lambda expression: self._is_in_part(parts, expression, True),
                 )
                 names[name_of(table)] = f"_part{rows}"
                 self.engine.view(f"_part{rows}", f"SELECT * FROM {rows} WHERE {where}")

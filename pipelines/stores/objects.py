@@ -118,13 +118,16 @@ class Objects(Store):
     def files(self, directory: str) -> list[File]:
         """Return the objects directly below a prefix, by name."""
         objects = self._listed(directory)["objects"]
-        found = (File(one["path"].rpartition("/")[2], one["size"], one["last_modified"]) for one in objects)
+        found = (
+            File(found_object["path"].rpartition("/")[2], found_object["size"], found_object["last_modified"])
+            for found_object in objects
+        )
         return sorted(found, key=lambda file: file.name)
 
     def names(self, directory: str) -> list[str]:
         """Return the last parts of the names of objects and prefixes directly below a prefix, in order."""
         listed = self._listed(directory)
-        paths = [*(one["path"] for one in listed["objects"]), *listed["common_prefixes"]]
+        paths = [*(found_object["path"] for found_object in listed["objects"]), *listed["common_prefixes"]]
         return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
     @contextlib.contextmanager

@@ -48,7 +48,7 @@ def act(
     Raises UsageError: only Spark opens the warehouse. EnvironmentLacking: it cannot be written.
     """
     warehouse.refuse_spark_only("actions are written")
-    last = max((one.acted_at for one in actions(warehouse) if one.incident_id == incident_id), default=None)
+    last = max((action.acted_at for action in actions(warehouse) if action.incident_id == incident_id), default=None)
     at = moments.now() if last is None else max(moments.now(), last + timedelta(microseconds=1))  # clocks go back
     done = Action(secrets.token_hex(8), incident_id, action, at, account(), until, note)
     text = json.dumps(asdict(done) | {"cluster": warehouse.cluster}, default=datetime.isoformat)

@@ -56,8 +56,11 @@ def alerts(warehouse: Warehouse) -> list[dict[str, Any]]:
         return []
     try:
         told = json.loads(place(warehouse).text(FILE) or "{}")
-        waiting = [_waiting(one) for one in told.get("pending", ())]
-        over = [_row(one["at"]["time"], one["status"], one, one["title"], one["answer"]) for one in told.get("log", ())]
+        waiting = [_waiting(alert) for alert in told.get("pending", ())]
+        over = [
+            _row(alert["at"]["time"], alert["status"], alert, alert["title"], alert["answer"])
+            for alert in told.get("log", ())
+        ]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):  # `afterlog alerts` says why
         return []
     return [{"cluster": warehouse.cluster, **row} for row in (*over, *waiting)]
@@ -79,7 +82,7 @@ def title_of(titles: Sequence[str]) -> str:
 
 
 def _waiting(alert: dict[str, Any]) -> dict[str, Any]:
-    kinds, severities, titles = ([one[name] for one in alert["news"]] for name in ("kind", "severity", "title"))
+    kinds, severities, titles = ([item[name] for item in alert["news"]] for name in ("kind", "severity", "title"))
     facts = {"route": alert["route"], "id": alert["id"], "kind": kind_of(kinds), "severity": severity_of(severities)}
     return _row(alert["made_at"]["time"], "pending", facts, title_of(titles), alert["answer"])
 

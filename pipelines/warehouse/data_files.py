@@ -59,7 +59,7 @@ class DataFiles:
         """Return the paths of the files that may hold rows in one of the ranges, by their statistics (None: all)."""
         paths = [str(path) for path in self.files["path"].to_pylist()]
         names = set(self.files.schema.names)
-        columns = sorted({name for one in among or () for name in one if {f"min.{name}", f"max.{name}"} <= names})
+        columns = sorted({name for range_ in among or () for name in range_ if {f"min.{name}", f"max.{name}"} <= names})
         if not columns or among is None:
             return paths
         values = [

@@ -109,7 +109,7 @@ def coordinated(table: str, by: str) -> UsageError:
 def staged(store: Store, log: str, names: Iterable[str]) -> str | None:
     """Return the subdirectory of a log that holds commits that are not in the log yet; None if there is none."""
     found = (name for name in names if name in _STAGED)
-    return next((name for name in found if any(one.endswith(".json") for one in store.names(f"{log}/{name}"))), None)
+    return next((name for name in found if any(file.endswith(".json") for file in store.names(f"{log}/{name}"))), None)
 
 
 def fault(store: Store, table: str, refused: bool = False) -> Fault | None:

@@ -76,8 +76,8 @@ def of_objects(opened: DeltaTable, contract: Contract, objects: Sequence[Mapping
         return None
     times = [column.name for column in contract.stored if column.type == "timestamp"]
     given = [
-        {**one, **{name: datetime.fromisoformat(one[name]) for name in times if one.get(name) is not None}}
-        for one in objects
+        {**row, **{name: datetime.fromisoformat(row[name]) for name in times if row.get(name) is not None}}
+        for row in objects
     ]
     return of_values(opened.schema(), given)
 

@@ -162,7 +162,7 @@ def parsed(text: str) -> Progress | None:
         files = _files(values.pop("files"))
         elsewhere = {directory: _files(read) for directory, read in values.pop("elsewhere", {}).items()}
         topics = {cluster: _topic_progress(saved) for cluster, saved in values.pop("topics", {}).items()}
-        held = {scope: Held(**one) for scope, one in values.pop("held", {}).items()}
+        held = {scope: Held(**values_of_scope) for scope, values_of_scope in values.pop("held", {}).items()}
         again = values.pop("again", None)
         again = None if again is None else tuple(again)
         return Progress(

@@ -116,11 +116,11 @@ def note(warehouse: Warehouse, stage_run: StageRun) -> None:
     if stage_run.status == "passed":  # a landing stage saves its counts so far repeatedly
         noted = unreported[STAGE_RUNS.table]
         unreported[STAGE_RUNS.table] = [
-            one for one in noted if one["cluster"] != cluster or not _speaks_of(one, stage_run)
+            row for row in noted if row["cluster"] != cluster or not _speaks_of(row, stage_run)
         ]
     for contract, objects in ((STAGE_RUNS, [ran]), (EXPECTATION_RESULTS, results)):
         names = [column.name for column in contract.columns]
-        unreported[contract.table] += [{name: one[name] for name in names} for one in objects]
+        unreported[contract.table] += [{name: row[name] for name in names} for row in objects]
     _note(warehouse, unreported)
 
 

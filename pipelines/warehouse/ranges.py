@@ -27,20 +27,24 @@ def within(ranges: Sequence[Range]) -> Column:
 
     values: dict[str, list[Any]] = {}
     others: list[Column] = []
-    for one in ranges:
-        (name, ends), *more = one.items()
+    for range_ in ranges:
+        (name, ends), *more = range_.items()
         if not more and ends is not None and ends[0] == ends[1]:
             values.setdefault(name, []).append(_value(ends[0]))
         else:
-            others.append(reduce(and_, (_between(name, ends) for name, ends in one.items())))
+            others.append(reduce(and_, (_between(name, ends) for name, ends in range_.items())))
     return reduce(or_, [*(F.col(name).isin(listed) for name, listed in values.items()), *others])
 
 
 def may_hold(ranges: Sequence[Range], columns: Sequence[str], file: Sequence[tuple[Any, Any]]) -> bool:
     """Tell whether a file may hold a row in one of the ranges; ``file`` is its least and greatest value by column."""
     return any(
-        all(_may_hold(one[name], *statistics) for name, statistics in zip(columns, file, strict=True) if name in one)
-        for one in ranges
+        all(
+            _may_hold(range_[name], *statistics)
+            for name, statistics in zip(columns, file, strict=True)
+            if name in range_
+        )
+        for range_ in ranges
     )
 
 

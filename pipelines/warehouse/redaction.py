@@ -94,7 +94,7 @@ class Redaction:
                     f"What is to be erased is the name of a {NAMES[name]} in {table}, so it is not one person's alone: "
                     "name their records with --where."
                 )
-            changed = [one or two for one, two in zip(changed, differing, strict=True)]
+            changed = [is_changed or two for is_changed, two in zip(changed, differing, strict=True)]
             cells += sum(differing)
             rows = rows.set_column(place, rows.schema.field(place), after)
         return rows, changed, cells
@@ -104,7 +104,7 @@ class Redaction:
         names = {*rows.column_names}
         if self.rows and "_bronze_id" in names and table.endswith(".dlq_records"):
             of_bronze = (rows.column(name).to_pylist() for name in ("cluster", "_bronze_id"))
-            return [one in self.rows for one in zip(*of_bronze, strict=True)]
+            return [row_id in self.rows for row_id in zip(*of_bronze, strict=True)]
         if not (self.places and names >= {"dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset"}):
             return [False] * rows.num_rows
         by = ("cluster", "dlq_topic", "dlq_partition", "dlq_offset")
@@ -125,8 +125,8 @@ class Redaction:
             fields = list(cells.type)
             given = [cells.field(place) for place in range(len(fields))]
             made = [
-                self._column(mark.get(one.name), one.name, old, chosen, of)
-                for one, old in zip(fields, given, strict=True)
+                self._column(mark.get(field.name), field.name, old, chosen, of)
+                for field, old in zip(fields, given, strict=True)
             ]
             if all(new is old for new, old in zip(made, given, strict=True)):
                 return cells
@@ -173,8 +173,8 @@ class Redaction:
 
     def _headers(self, headers: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [
-            one if one is None else {"key": one["key"], "value": self.header(one["key"], one["value"])}
-            for one in headers
+            header if header is None else {"key": header["key"], "value": self.header(header["key"], header["value"])}
+            for header in headers
         ]
 
     def header(self, name: str | None, value: bytes | None) -> bytes | None:
@@ -226,7 +226,7 @@ class Redaction:
         kind = cells.type
         if arrow.types.is_struct(kind):
             given = [cells.field(place) for place in range(kind.num_fields)]
-            made = [self._searched(one) for one in given]
+            made = [self._searched(child) for child in given]
             if all(new is old for new, old in zip(made, given, strict=True)):
                 return cells
             return arrow.StructArray.from_arrays(made, fields=list(kind), mask=cells.is_null())
@@ -240,7 +240,7 @@ class Redaction:
             known = arrow.array([*self.hashes], kind)
             if not compute.any(compute.is_in(cells, value_set=known)).as_py():
                 return cells
-            return arrow.array([self.hashes.get(one, one) for one in cells.to_pylist()], kind)
+            return arrow.array([self.hashes.get(cell, cell) for cell in cells.to_pylist()], kind)
         if (arrow.types.is_string(kind) or arrow.types.is_binary(kind)) and self._may_be_in(cells):
             replace = self.words.replaced_text if arrow.types.is_string(kind) else self.words.replaced
             return _replaced(cells, lambda value: self._noted(value, replace(value)))
@@ -275,16 +275,16 @@ def field_named(name: str | None, profiles: Sequence[Profile]) -> str:
 
 @cache
 def _fields(profiles: tuple[Profile, ...]) -> dict[str | None, str]:
-    named = [one for profile in profiles for one in profile.headers if one.name and not one.is_prefix]
+    named = [header for profile in profiles for header in profile.headers if header.name and not header.is_prefix]
     messages: dict[str | None, str] = {
-        one.name: one.field for one in named if one.field in MESSAGES
+        header.name: header.field for header in named if header.field in MESSAGES
     }  # in doubt it is a message
-    return {**{one.name: one.field for one in named if one.field}, **messages}
+    return {**{header.name: header.field for header in named if header.field}, **messages}
 
 
 def _of_prefix(name: str | None, profiles: Sequence[Profile]) -> str:
-    found = (one for profile in profiles for one in profile.headers if one.is_prefix and one.field)
-    return next((one.field for one in found if name is not None and name.startswith(one.name)), "")
+    found = (header for profile in profiles for header in profile.headers if header.is_prefix and header.field)
+    return next((header.field for header in found if name is not None and name.startswith(header.name)), "")
 
 
 @cache
@@ -330,8 +330,8 @@ def _differing(before: Array, after: Array) -> list[bool]:
     import pyarrow.compute as compute
 
     if before.type.num_fields:
-        return [not one.equals(two) for one, two in zip(before, after, strict=True)]
-    return [bool(one) for one in compute.fill_null(compute.not_equal(before, after), False).to_pylist()]
+        return [not old.equals(two) for old, two in zip(before, after, strict=True)]
+    return [bool(is_other) for is_other in compute.fill_null(compute.not_equal(before, after), False).to_pylist()]
 
 
 def _has_hashes(kind: Any) -> bool:
@@ -348,7 +348,9 @@ def _has_hashes(kind: Any) -> bool:
 def _in_order(lists: Array) -> Array:
     import pyarrow as arrow
 
-    def rank(one: Any) -> Any:
-        return tuple(one.values()) if isinstance(one, dict) else one
+    def rank(element: Any) -> Any:
+        return tuple(element.values()) if isinstance(element, dict) else element
 
-    return arrow.array([one if one is None else sorted(one, key=rank) for one in lists.to_pylist()], lists.type)
+    return arrow.array(
+        [elements if elements is None else sorted(elements, key=rank) for elements in lists.to_pylist()], lists.type
+    )

@@ -36,4 +36,4 @@ def note(warehouse: Warehouse, table: str, at: datetime) -> None:
     if table in noted and noted[table] >= at:
         return
     times = {**noted, table: at}
-    warehouse.store.write(NAME, json.dumps({one: times[one].isoformat() for one in sorted(times)}).encode())
+    warehouse.store.write(NAME, json.dumps({file: times[file].isoformat() for file in sorted(times)}).encode())

@@ -159,8 +159,8 @@ def replace_files(
         for path, size in gone.items()
     ]
     added = [
-        {"add": {**common, "path": one.path, "size": one.size, "modificationTime": at, "stats": one.statistics}}
-        for one in new
+        {"add": {**common, "path": file.path, "size": file.size, "modificationTime": at, "stats": file.statistics}}
+        for file in new
     ]
     actions = [*([turn] if store.is_shared else []), *removed, *added]
     try:

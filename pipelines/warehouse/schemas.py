@@ -30,7 +30,7 @@ def schema_of(contract: Contract) -> Schema:
     """Return the schema of a contract's table, with the comments of its columns."""
     from deltalake import Schema
 
-    fields = [_field(one.name, delta_type(one.type), {"comment": one.comment}) for one in contract.stored]
+    fields = [_field(column.name, delta_type(column.type), {"comment": column.comment}) for column in contract.stored]
     return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
 
 
@@ -52,7 +52,7 @@ def _of(kind: exp.DataType) -> Any:
         case "ARRAY", [element]:
             return {"type": "array", "elementType": _of(element), "containsNull": True}
         case "STRUCT", [_, *_] as fields:
-            return {"type": "struct", "fields": [_field(one.name, _of(one.args["kind"]), {}) for one in fields]}
+            return {"type": "struct", "fields": [_field(field.name, _of(field.args["kind"]), {}) for field in fields]}
         case name, []:
             return _SCALARS[name]
     raise KeyError(kind.this.name)

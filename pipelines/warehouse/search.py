@@ -85,8 +85,8 @@ def _of_cells(cells: Any, words: Words) -> Iterator[bool]:
 
     kind = cells.type
     if arrow.types.is_struct(kind):
-        for one in cells.flatten():
-            yield from _of_cells(one, words)
+        for child in cells.flatten():
+            yield from _of_cells(child, words)
     elif arrow.types.is_list(kind) or arrow.types.is_map(kind):
         yield from _of_cells(cells.flatten() if arrow.types.is_list(kind) else cells.items, words)
         if arrow.types.is_map(kind):

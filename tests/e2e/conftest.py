@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from local import warm
-from pipelines.broker import Broker
 from local.demo import Airflow
+from pipelines.broker import Broker
 from tests.testing.broker import SecuredBroker
 from tests.testing.kafka import KafkaAdmin
 

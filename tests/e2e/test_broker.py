@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.broker import Broker
 from local.kafka_client import Action, KafkaFailure, Message, Record
 from local.kafka_requests import Connection
+from pipelines.broker import Broker
 from pipelines.cli import app
 from pipelines.errors import EnvironmentLacking
 from pipelines.settings import ROOT

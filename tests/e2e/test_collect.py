@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.broker import Broker
 from local.kafka_client import Action, Message, clear
 from local.kafka_requests import Connection
+from pipelines.broker import Broker
 from pipelines.collect import state
 from pipelines.collect.landing import Collector, collect
 from pipelines.collect.state import asked_at

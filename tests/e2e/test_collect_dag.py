@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipelines.broker import Broker
 from local.demo import Airflow, delta_log
 from local.kafka_client import Action, Message
+from pipelines.broker import Broker
 from pipelines.catalog import LAYERS, stages
 from pipelines.settings import load
 from pipelines.warehouse import jvmless

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.broker import Broker
 from local.kafka_client import Message
+from pipelines.broker import Broker
 from pipelines.settings import load
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191

@@ -19,8 +19,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from local import live
-from pipelines.broker import Broker
 from local.kafka_client import Message
+from pipelines.broker import Broker
 from pipelines.catalog import stages
 from pipelines.commands import doctor
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError

@@ -23,10 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from local import live
-from pipelines.broker import Broker
 from local.demo import _put, _show_live
 from local.kafka_client import Action, Message, Record
 from local.kafka_requests import Connection
+from pipelines.broker import Broker
 from pipelines.kafka import records as kafka_records
 from pipelines.settings import ROOT, Settings, load
 from pipelines.warehouse import jvmless

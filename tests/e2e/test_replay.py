@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines.broker import Broker
 from local.kafka_client import Action, Message, Record
+from pipelines.broker import Broker
 from pipelines.commands import trace
 from pipelines.errors import UsageError
 from pipelines.replay import actions, store

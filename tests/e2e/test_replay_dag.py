@@ -15,9 +15,9 @@ import pytest
 from rich.console import Console
 
 from local.airflow_home import environment
-from pipelines.broker import Broker
 from local.demo import Airflow
 from local.kafka_client import Message
+from pipelines.broker import Broker
 from pipelines.replay import actions
 from pipelines.replay.candidates import Choice
 from pipelines.replay.judge import Options

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from expectations.contract import contract_of
-from pipelines.broker import Broker
 from local.kafka_client import Message
 from pipelines.backup import backup
+from pipelines.broker import Broker
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.replay import actions, store
 from pipelines.replay.candidates import RECORDS, REPLAYED, REPLAYS, Choice

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.broker import Broker
 from local.kafka_client import Action, Message, Record
+from pipelines.broker import Broker
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError, WriterBusy
 from pipelines.replay import actions, store
 from pipelines.replay.candidates import Choice

@@ -18,9 +18,9 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from pipelines.broker import Broker
 from local.demo import Airflow
 from local.kafka_client import Message
+from pipelines.broker import Broker
 from pipelines.catalog import stages
 from pipelines.commands import doctor
 from pipelines.errors import ClustersLeft

@@ -145,11 +145,11 @@ class DuckEngine:
         """Put what a query gives into a table."""
         query, bound = (
             translated(text),
-            {one: value for one, value in (values or {}).items() if one in parameters(text)},
+            {parameter: value for parameter, value in (values or {}).items() if parameter in parameters(text)},
         )
         if are_fresh:
             kinds = sessions.types(self._there.schema().to_json())
-            columns = ", ".join(f"CAST({name(one)} AS {kind}) AS {name(one)}" for one, kind in kinds)
+            columns = ", ".join(f"CAST({name(column)} AS {kind}) AS {name(column)}" for column, kind in kinds)
             query = f"SELECT {columns} FROM ({query})"
         into = f"INSERT INTO {called}" if are_more else f"CREATE OR REPLACE TEMP TABLE {called} AS"
         self._connection.execute(f"{into} {query}", bound)
@@ -170,8 +170,8 @@ class DuckEngine:
         if not any(timed):
             return answered.fetchall()
         micros = (
-            f"epoch_us({name(one)})" if is_time else name(one)
-            for one, is_time in zip(answered.columns, timed, strict=True)
+            f"epoch_us({name(column)})" if is_time else name(column)
+            for column, is_time in zip(answered.columns, timed, strict=True)
         )
         found = self._connection.sql(f"SELECT {', '.join(micros)} FROM ({query})").fetchall()
         return with_times(found, timed)
@@ -182,8 +182,8 @@ class DuckEngine:
 
         found = self._connection.sql(translated(text)).to_arrow_table()
         kinds = [
-            one.with_type(arrow.int64() if arrow.types.is_timestamp(one.type) else _whole(one.type))
-            for one in found.schema
+            field.with_type(arrow.int64() if arrow.types.is_timestamp(field.type) else _whole(field.type))
+            for field in found.schema
         ]
         for batch in found.cast(arrow.schema(kinds)).to_batches(ROWS_OF_A_BATCH):
             yield from batch.to_pylist()

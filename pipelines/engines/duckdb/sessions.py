@@ -215,7 +215,7 @@ def unpacked(connection: DuckDBPyConnection, feed: NamedFiles) -> int:
         for column, kind in columns
         if kind in widths or not kind.isalpha()
     ]
-    total = " + ".join(f"coalesce({one}, 0)" for one in lengths) or "0"
+    total = " + ".join(f"coalesce({length}, 0)" for length in lengths) or "0"
     ((found,),) = connection.sql(f"SELECT {total} FROM ({changes(connection, feed)})").fetchall()
     return int(found)
 

@@ -263,7 +263,7 @@ def _equal(node: Expr) -> Expr:
     if isinstance(node, exp.SafeSubtract):
         return _call("spark_bigint_or_null", exp.Sub(this=_huge(node.this), expression=node.expression))
     if isinstance(node, exp.Concat) and not any(map(_is_list, node.expressions)):
-        node.set("expressions", [_text(one) for one in node.expressions])
+        node.set("expressions", [_text(expression) for expression in node.expressions])
         return node
     if isinstance(node, exp.TimeToStr):
         node.set("this", _call("spark_date", node.this))
@@ -429,9 +429,9 @@ def _nested(statement: Expr) -> set[str]:
     """Return the names that may be of structs or arrays, as far as the statement itself makes these."""
     from sqlglot import exp
 
-    nested = {one.name for view in statement.find_all(exp.Lateral) for one in view.args["alias"].columns}
+    nested = {column.name for view in statement.find_all(exp.Lateral) for column in view.args["alias"].columns}
     named = list(statement.find_all(exp.Alias))
-    while more := {one.alias for one in named if one.alias not in nested and _mentions(one.this, nested)}:
+    while more := {alias.alias for alias in named if alias.alias not in nested and _mentions(alias.this, nested)}:
         nested |= more
     return nested
 
@@ -439,12 +439,12 @@ def _nested(statement: Expr) -> set[str]:
 def _mentions(node: Expr, nested: set[str]) -> bool:
     from sqlglot import exp
 
-    def is_flat(one: Expr) -> bool:
-        return isinstance(one, exp.Predicate | exp.Concat | exp.Count | exp.CountIf | exp.ArraySize)
+    def is_flat(part: Expr) -> bool:
+        return isinstance(part, exp.Predicate | exp.Concat | exp.Count | exp.CountIf | exp.ArraySize)
 
     makers = (exp.Struct, exp.Array, exp.ArrayAgg, exp.ArrayUniqueAgg)
     found = node.dfs(prune=is_flat)
-    return any(isinstance(one, makers) or (isinstance(one, exp.Column) and one.name in nested) for one in found)
+    return any(isinstance(part, makers) or (isinstance(part, exp.Column) and part.name in nested) for part in found)
 
 
 def _structs(node: Expr) -> bool:
@@ -481,7 +481,7 @@ def _by_keys(node: Expr, nested: set[str], with_value: bool) -> Expr:
             node.set("true", _by_keys(node.args["true"], nested, with_value))
             return node
         raise Untranslatable("the order of different structs")
-    fields = [one.expression if isinstance(one, exp.PropertyEQ) else one for one in node.expressions]
+    fields = [field.expression if isinstance(field, exp.PropertyEQ) else field for field in node.expressions]
     key = _call("create_sort_key")
     if with_value and len(fields) > 1 and _mentions(fields[-1], nested):
         fields.pop()  # only carried: what stands before it must tell the structs apart
@@ -493,7 +493,7 @@ def _by_keys(node: Expr, nested: set[str], with_value: bool) -> Expr:
         return key
     pair = {"place": key, "item": node}
     return exp.Struct(
-        expressions=[exp.PropertyEQ(this=exp.to_identifier(name), expression=one) for name, one in pair.items()]
+        expressions=[exp.PropertyEQ(this=exp.to_identifier(name), expression=value) for name, value in pair.items()]
     )
 
 
@@ -501,8 +501,8 @@ def _of_each(list_: Expr, field: Expr) -> Expr:
     """Return the array of one field of each struct in an array."""
     from sqlglot import exp
 
-    one = exp.Dot(this=exp.to_identifier("one"), expression=field)
-    return exp.Transform(this=list_, expression=exp.Lambda(this=one, expressions=[exp.to_identifier("one")]))
+    element_field = exp.Dot(this=exp.to_identifier("one"), expression=field)
+    return exp.Transform(this=list_, expression=exp.Lambda(this=element_field, expressions=[exp.to_identifier("one")]))
 
 
 def _is_list(node: Expr) -> bool:

@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.table import Table
 
 from local import live
-from pipelines.broker import Broker
 from local.demo import (
     NO_TOPICS,
     NOTE,
@@ -35,6 +34,7 @@ from local.demo import (
 )
 from local.kafka_client import Record
 from local.live import Happened
+from pipelines.broker import Broker
 from pipelines.commands.incidents import reading
 from pipelines.errors import ContractBroken, EnvironmentLacking, UsageError
 from pipelines.settings import Kafka, Settings, kafka_connections, load

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.broker import Broker
 from local.kafka_client import _header
+from pipelines.broker import Broker
 from pipelines.errors import EnvironmentLacking
 from tests.testing.broker import SecuredBroker
 
