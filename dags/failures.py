@@ -17,7 +17,7 @@ _SECONDS = 5
 _UNTOLD = "See the log above, then clear this task or wait for the next run."
 
 
-def told(error: object) -> tuple[str, str]:
+def cause_and_remedy(error: object) -> tuple[str, str]:
     """Return why a task failed and what to do next, with the path of the report if the error has it."""
     why = printable(str(error)) if error and str(error) else "it was ended from outside"
     way_on = getattr(error, "way_on", _UNTOLD)

@@ -76,7 +76,7 @@ def _table(found: Settings, table: str) -> InputDataset:
 
 
 def _filled(
-    found: Settings, stage: Stage, told: Mapping[str, Any] | None, judged: Sequence[Mapping[str, Any]]
+    found: Settings, stage: Stage, answer: Mapping[str, Any] | None, judged: Sequence[Mapping[str, Any]]
 ) -> OutputDataset:
     """Return a table with the rows that were written, and what its gate judged as assertions."""
     from openlineage.client.event_v2 import OutputDataset
@@ -100,11 +100,11 @@ def _filled(
             ]
         )
     namespace, name = _place_of(found, stage.table)
-    rows = None if told is None else statistics.OutputStatisticsOutputDatasetFacet(rowCount=told["written"])
+    rows = None if answer is None else statistics.OutputStatisticsOutputDatasetFacet(rowCount=answer["written"])
     return OutputDataset(namespace, name, facets=facets, outputFacets={"outputStatistics": rows} if rows else {})
 
 
-def _judged(table: str, told: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def _judged(table: str, answer: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """Return the rules of the contract that the gate judged, and facts that failed; none if it judged nothing.
 
     A verdict lists what failed, up to a most. If it lists as many, or does not pass and lists nothing, other rules may
@@ -114,7 +114,7 @@ def _judged(table: str, told: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     from expectations.rules import counted
     from expectations.verdict import MOST_LISTED
 
-    verdict = (told or {}).get("verdict")
+    verdict = (answer or {}).get("verdict")
     if not verdict:
         return []
     failed: list[dict[str, Any]] = verdict["failed"]

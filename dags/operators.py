@@ -101,7 +101,7 @@ class CommandOperator(BaseOperator):
             return self.work(context)
         except TOLD as error:
             error.report = _report(context)  # type: ignore[union-attr]
-            why, way_on = failures.told(error)
+            why, way_on = failures.cause_and_remedy(error)
             with contextlib.suppress(Exception):  # a second error must not hide the reason of the failure
                 context["ti"].xcom_push(key=FAILURE, value={"why": why, "next": way_on})
             raise error.with_traceback(None) from None
@@ -190,12 +190,12 @@ class AskCluster(CommandOperator):
         """
         ended = self._run(context)
         try:
-            told: dict[str, Any] = json.loads(ended.answer)
-            sentence = f"{told['changed']:,} changed"
+            answer: dict[str, Any] = json.loads(ended.answer)
+            sentence = f"{answer['changed']:,} changed"
         except (ValueError, LookupError, TypeError):
             raise CommandDied(f"The command {_how(ended.code)}, without an answer: {ended.complaint}") from None
-        self.log.info("The cluster answered: %s; %s", sentence, ", ".join(told["files"]) or "no new file")
-        return told
+        self.log.info("The cluster answered: %s; %s", sentence, ", ".join(answer["files"]) or "no new file")
+        return answer
 
 
 class FillLayer(CommandOperator):
@@ -390,7 +390,7 @@ def tell_failure(context: Context) -> None:
     The sentence also becomes the note of the task, if Airflow's API accepts a note without a login.
     """
     log = logging.getLogger(__name__)
-    why, way_on = failures.told(context.get("exception"))
+    why, way_on = failures.cause_and_remedy(context.get("exception"))
     ti = context["ti"]
     if problem := failures.note(ti, why, f" Next: {way_on}"):
         log.info("This task has no note: %s", problem)

@@ -46,7 +46,7 @@ class Contract:
     - ``grain``: the columns that identify a row, compared null-safe.
     - ``content``: the column that tells whether two rows of one grain are equal (a duplicate) or not (a conflict).
     - ``lossy``: the boolean column that marks lossy copies, which never conflict.
-    - ``learned``: the column of the grain that some sources do not know. A row without it is the same as a row with it
+    - ``late_key``: the column of the grain that some sources do not know. A row without it is the same as a row with it
       if their contents agree, or if the row without it is a lossy copy.
     - ``item``: the column that numbers the rows, from 0, if one bronze row gives several.
     - ``position``: the column of the grain with a row's position in its source: the offset in a topic, the byte in a
@@ -66,7 +66,7 @@ class Contract:
     grain: tuple[str, ...]
     content: str | None = None
     lossy: str | None = None
-    learned: str | None = None
+    late_key: str | None = None
     item: str | None = None
     position: str | None = None
     ranges_per: tuple[str, ...] | None = None
@@ -78,7 +78,7 @@ class Contract:
     def __post_init__(self) -> None:
         """Raise ValueError if the contract contradicts itself: at import, not only when data arrives."""
         names = [column.name for column in self.columns]
-        optional = (self.content, self.lossy, self.learned, self.item, self.position, self.sorted_by, self.scope)
+        optional = (self.content, self.lossy, self.late_key, self.item, self.position, self.sorted_by, self.scope)
         named = [*self.grain, *(self.ranges_per or ()), *filter(None, optional)]
         if len(set(names)) != len(names):
             raise ValueError(f"{self.table}: a column is declared twice")
@@ -104,9 +104,9 @@ class Contract:
         return next((rule for rule in self.rules if rule.reason), None)
 
     @property
-    def place(self) -> tuple[str, ...]:
+    def known_grain(self) -> tuple[str, ...]:
         """The columns of the grain that every source knows."""
-        return tuple(name for name in self.grain if name != self.learned)
+        return tuple(name for name in self.grain if name != self.late_key)
 
     @property
     def identity(self) -> tuple[str, ...]:

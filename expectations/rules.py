@@ -75,7 +75,7 @@ class Rule:
         """Return the rule as one that a row could be read; the column has the reason why it could not."""
         return replace(self, reason=column)
 
-    def told(self, number: int) -> str:
+    def phrase(self, number: int) -> str:
         """Say how many rows break the rule and what is wrong with them: "64 lines cannot be read"."""
         return f"{counted(number, self.noun)} {self.failure}"
 

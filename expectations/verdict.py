@@ -128,7 +128,7 @@ class Outcome:
         """Which files hold failing rows, and where in them, in words; empty if nothing is known."""
         return "; ".join(self.places)
 
-    def told(self, located: bool = True) -> str:
+    def phrase(self, located: bool = True) -> str:
         """Say how far the expectation was missed, what failed and, if ``located``, where the failing rows are."""
         where = self.where if located else ""
         reason = f"{self.fault} ({where})" if self.fault and where else self.fault or where
@@ -275,11 +275,11 @@ def _fails(scope: Scope, code: str) -> bool:
 
 def _reasons(failed: Sequence[Outcome]) -> str:
     """Say what failed, worst first, each once: rows that break a rule also break that of the whole row."""
-    told = [outcome for outcome in failed if outcome.code != OF_THE_ROW] or failed
-    if not told:
+    listed = [outcome for outcome in failed if outcome.code != OF_THE_ROW] or failed
+    if not listed:
         return "An expectation answered no."
-    more = f"; and {counted(len(told) - MOST_FINDINGS, 'more rule')}" if len(told) > MOST_FINDINGS else ""
-    return f"{'; '.join(outcome.told() for outcome in told[:MOST_FINDINGS])}{more}."
+    more = f"; and {counted(len(listed) - MOST_FINDINGS, 'more rule')}" if len(listed) > MOST_FINDINGS else ""
+    return f"{'; '.join(outcome.phrase() for outcome in listed[:MOST_FINDINGS])}{more}."
 
 
 def _hints(failed: Sequence[Outcome]) -> list[str]:

@@ -480,8 +480,8 @@ def _show_an_incident(settings: Settings, console: Console) -> None:
         return
     opened = counted(len(listed), "incident")
     console.print(f"\n[bold]The most urgent of {opened}[/bold]")
-    told = story.one(tables, json.loads(listed[0])["incident_id"]).result
-    console.print(told, markup=False, highlight=False, soft_wrap=True)
+    shown = story.one(tables, json.loads(listed[0])["incident_id"]).result
+    console.print(shown, markup=False, highlight=False, soft_wrap=True)
 
 
 class _Stopped(BaseException):

@@ -95,7 +95,7 @@ def no_defects(monkeypatch: pytest.MonkeyPatch) -> None:
 
     left_to_spark = choose.left_to_spark
 
-    def checked(what: str, left: choose.LeftToSpark) -> choose.Choice:
+    def checked(what: str, left: choose.UnsupportedByDuckDB) -> choose.Choice:
         if left.is_defect:
             raise AssertionError(f"DuckDB cannot read the SQL for {what}: {left.__cause__}") from left
         return left_to_spark(what, left)

@@ -351,7 +351,7 @@ CONTRACT = Contract(
     grain=("cluster", "dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset"),
     content="_content_hash",
     lossy="lossy_encoding",
-    learned="dlq_topic_id",
+    late_key="dlq_topic_id",
     position="dlq_offset",
     scope="dlq_topic",
 )

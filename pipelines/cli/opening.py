@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pipelines.cli.output import say
-from pipelines.commands import oversights
+from pipelines.commands import settings_checks
 from pipelines.run import sessions
 from pipelines.settings import Settings, load
 from pipelines.stores import restored
@@ -36,12 +36,12 @@ def settings_under(
     warehouse must be ``whole``: not restored in part.
     """
     if says:
-        for _, remark in oversights.unknown_variables():
+        for _, remark in settings_checks.unknown_variables():
             say(remark)
     settings = load(cluster, warehouse=warehouse, landing=landing)
     Teams.of_settings(settings).check(team)
-    places: dict[oversights.Place, str | None] = {"warehouse": warehouse, "landing": landing}
-    oversights.require_places(settings, places, creates=creates, lands=lands)
+    places: dict[settings_checks.Place, str | None] = {"warehouse": warehouse, "landing": landing}
+    settings_checks.require_places(settings, places, creates=creates, lands=lands)
     if whole:
         restored.refuse_half(Warehouse(settings).store)
     return settings

@@ -172,7 +172,7 @@ def _run(
     from pipelines.run.stop import Stop
 
     about = {"afterlog.cluster": tables.cluster, "afterlog.plan_id": plan, "messaging.system": "kafka"}
-    with traces.told("afterlog replay run", about, say) as trace:
+    with traces.traced("afterlog replay run", about, say) as trace:
         with Stop() as stop, Bar() as bar:
 
             def show(progress: Progress) -> None:

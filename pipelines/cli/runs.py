@@ -26,7 +26,7 @@ from pipelines.cli.options import (
     WarehouseOption,
 )
 from pipelines.cli.output import say, say_about
-from pipelines.commands import completion, oversights
+from pipelines.commands import completion, settings_checks
 from pipelines.errors import AfterlogError, ClustersLeft, UsageError
 from pipelines.run import sessions
 from pipelines.settings import Settings
@@ -117,7 +117,7 @@ def run(
         raise UsageError("--metrics-host needs --metrics-port.")
     if follow and accept:
         raise UsageError("--accept is for one run, not for --follow, which goes on with what another run accepted.")
-    for remark in oversights.remarks(settings):
+    for remark in settings_checks.remarks(settings):
         say(remark)
     after_runs.begin_journals(settings)
     if follow:
@@ -128,7 +128,7 @@ def run(
         raise UsageError("--every and --health need --follow.")
     if metrics_port is not None:
         raise UsageError("--metrics-port needs --follow; a single run writes the file of [metrics].")
-    with traces.told(traces.RUN, traces.about(settings.cluster, chosen), say) as trace:
+    with traces.traced(traces.RUN, traces.about(settings.cluster, chosen), say) as trace:
         _run_once(settings, chosen, accepted, format, trace)
 
 
@@ -213,7 +213,7 @@ def readmit(
 
     settings = settings_under(warehouse, landing)
     stage = readmissions.stage_with_quarantine(table)
-    with traces.told("afterlog readmit", traces.about(settings.cluster, [stage]), say) as trace:
+    with traces.traced("afterlog readmit", traces.about(settings.cluster, [stage]), say) as trace:
         with _writing(settings, "afterlog readmit", stage) as tables:
             done = readmissions.readmit(tables, stage)
         trace.done = [done.stage_run] if done.stage_run else []
@@ -249,7 +249,7 @@ def rebuild(
 
     settings = settings_under(warehouse, landing)
     stage = _computed(table)
-    with traces.told("afterlog rebuild", traces.about(settings.cluster, [stage]), say) as trace:
+    with traces.traced("afterlog rebuild", traces.about(settings.cluster, [stage]), say) as trace:
         with _writing(settings, "afterlog rebuild", stage, gates=True) as tables:
             done = summaries.rebuild(tables, stage, accept=accept, say=say)
         trace.done = [done]

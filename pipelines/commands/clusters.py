@@ -51,17 +51,17 @@ def answers(warehouse: Warehouse, what: str, answer: Callable[[Warehouse], Answe
     owns = warehouse.of_clusters()
     if len(owns) == 1:
         return [answer(owns[0])]
-    told, wrong = [], []
+    answers, wrong = [], []
     for own in owns:
         try:
-            told.append((own, answer(own)))
+            answers.append((own, answer(own)))
         except UsageError as error:
             wrong.append(error)
-    if not told:
+    if not answers:
         raise wrong[0]
-    positive = [(own, answered) for own, answered in told if answered.exit_code == 0]
+    positive = [(own, answered) for own, answered in answers if answered.exit_code == 0]
     if not positive:
-        return [answered for _, answered in told]
+        return [answered for _, answered in answers]
     own = _one([own for own, _ in positive], what)
     return [answered for its, answered in positive if its is own]
 
@@ -71,14 +71,14 @@ def of_each(warehouse: Warehouse, form: str, answer: Callable[[Warehouse], Answe
     owns = warehouse.of_clusters()
     if len(owns) == 1:
         return [answer(owns[0])]
-    told = []
+    answers = []
     for number, own in enumerate(owns):
         answered = answer(own)
         gap = "\n" if number else ""
         head = f"{gap}Cluster {own.cluster}\n" if form == "text" else ""
         remarks = tuple(f"cluster {own.cluster}: {remark}" for remark in answered.remarks)
-        told.append(replace(answered, result=f"{head}{answered.result}", remarks=remarks))
-    return told
+        answers.append(replace(answered, result=f"{head}{answered.result}", remarks=remarks))
+    return answers
 
 
 def _one(found: Sequence[Warehouse], what: str) -> Warehouse:

@@ -60,11 +60,11 @@ def plan(settings: Settings, selector: Selector) -> Erasure:
 def erase(
     settings: Settings,
     selector: Selector,
-    told: Callable[[str], object] = lambda step: None,
+    announce: Callable[[str], object] = lambda step: None,
     copies: Sequence[str] = (),
     back_up: Callable[[str], object] = lambda place: None,
 ) -> Erasure:
-    """Erase what a selector names; ``told`` is called with the name of each step that is done.
+    """Erase what a selector names; ``announce`` is called with the name of each step that is done.
 
     ``back_up`` makes a backup in each place of ``copies`` and removes older ones, so that none there has it. A process
     that is killed leaves what the next one with the same selector goes on with.
@@ -84,23 +84,23 @@ def erase(
         goes = [table for table in tables if table in planned or table in under_way.committed]
         rewriting.refuse_unread(warehouse, [table for table in goes if table not in under_way.committed])
         keep(warehouse, under_way, redaction)
-        told("begun")
+        announce("begun")
         _note_whole(warehouse, under_way, found)
-        told("noted")
+        announce("noted")
         for table in goes:
-            _erase_table(warehouse, table, redaction, under_way, told)
+            _erase_table(warehouse, table, redaction, under_way, announce)
         renamed = {old.encode(): new.encode() for old, new in redaction.fingerprints.items()}
         redaction.words = Words({**redaction.words.replaced_by, **renamed})
         erase_others(warehouse, redaction.words, under_way)
-        told("others")
+        announce("others")
     for place in copies:
         back_up(place)
-        told(f"backups in {place}")
+        announce(f"backups in {place}")
     with _alone(warehouse):
         done = proved(warehouse, stores, selector, under_way, redaction, len(found.rows))
-        told("proved")
+        announce("proved")
         audit(warehouse, done, under_way)
-        told("audited")
+        announce("audited")
         warehouse.store.remove(UNDER_WAY)
     return done
 
@@ -124,12 +124,12 @@ def _begun(
     found = select(warehouse, selector, secret, known)
     values = [*found.values, *(base64.b64decode(word) for word in (under_way.words if under_way else ()))]
     words = Words.of(values, secret)
-    told = found.told
+    shared = found.shared
     hashes: dict[int, int] = {}
     fingerprints: dict[str, str] = {}
     if under_way:
-        told.headers |= {(name, base64.b64decode(value)) for name, value in under_way.headers}
-        told.prefixes |= {base64.b64decode(prefix) for prefix in under_way.prefixes}
+        shared.headers |= {(name, base64.b64decode(value)) for name, value in under_way.headers}
+        shared.prefixes |= {base64.b64decode(prefix) for prefix in under_way.prefixes}
         hashes, fingerprints = dict(under_way.hashes), under_way.fingerprints
         if selector.finds_words:
             under_way.words = [base64.b64encode(value).decode() for value in dict.fromkeys(values)]
@@ -137,7 +137,7 @@ def _begun(
     ids: dict[Place, set[str | None]] = {}
     for row in found.letters:
         ids.setdefault((row["cluster"], *row["place"]), set()).add(row["topic_id"])
-    return found, Redaction(secret, words, found.rows, ids, told, profiles, hashes, fingerprints)
+    return found, Redaction(secret, words, found.rows, ids, shared, profiles, hashes, fingerprints)
 
 
 def _planned(warehouse: Warehouse, tables: Sequence[str], redaction: Redaction) -> Iterator[Erased]:
@@ -202,7 +202,7 @@ def _erase_table(
     table: str,
     redaction: Redaction,
     under_way: UnderWay,
-    told: Callable[[str], object],
+    announce: Callable[[str], object],
 ) -> None:
     """Take out of a table, and of its past, what is to be erased."""
     mark = f"afterlog-erase-{under_way.erasure_id}"
@@ -227,16 +227,16 @@ def _erase_table(
             under_way.committed[table] = version
             under_way.done[table] = (counts[0], counts[1])
             keep(warehouse, under_way, redaction)
-            told(f"{table} is ready")
+            announce(f"{table} is ready")
 
         rewriting.rewrite(warehouse, table, change, mark, ready)
-        told(f"{table} is committed")
+        announce(f"{table} is committed")
     before = under_way.committed[table]
     rewriting.follow(warehouse, table, before, before + 1)
-    told(f"progress follows {table}")
+    announce(f"progress follows {table}")
     if warehouse.last_version(table) == before + 1:
         rewriting.cut(warehouse, table)
-    told(f"{table} has no past")
+    announce(f"{table} has no past")
 
 
 def _named(rows: ArrowTable, changed: list[bool], redaction: Redaction) -> Iterator[dict[str, Any]]:

@@ -109,9 +109,9 @@ def _digest(salt: str, selector: Selector) -> str:
 def keep(warehouse: Warehouse, under_way: UnderWay, redaction: Redaction) -> None:
     """Save how far an erasure is."""
     under_way.headers = [
-        (name, base64.b64encode(value).decode()) for name, value in redaction.told.headers if value is not None
+        (name, base64.b64encode(value).decode()) for name, value in redaction.shared.headers if value is not None
     ]
-    under_way.prefixes = [base64.b64encode(prefix).decode() for prefix in redaction.told.prefixes]
+    under_way.prefixes = [base64.b64encode(prefix).decode() for prefix in redaction.shared.prefixes]
     under_way.hashes, under_way.fingerprints = [*redaction.hashes.items()], redaction.fingerprints
     warehouse.store.write(UNDER_WAY, json.dumps(asdict(under_way)).encode())
 

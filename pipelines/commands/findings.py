@@ -305,7 +305,7 @@ def _stored(warehouse: Warehouse) -> list[dict[str, Any]]:
 def _unread(warehouse: Warehouse, topics: Collection[str]) -> dict[str, str]:
     """Return what is told of lines in quarantine; nothing of a damaged table, which `afterlog doctor` names."""
     try:
-        return unread_lines.told(warehouse, topics)
+        return unread_lines.reasons(warehouse, topics)
     except Exception:
         return {}
 

@@ -14,7 +14,7 @@ from expectations.silver.dlq_records import CONTRACT
 from pipelines.erasure import Words, is_searched
 from pipelines.errors import UsageError
 from pipelines.warehouse import jvmless, rewriting
-from pipelines.warehouse.redaction import ERASED, Header, Row, Told, prefix_of
+from pipelines.warehouse.redaction import ERASED, Header, Row, Shared, prefix_of
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Selected:
 
     letters: list[dict[str, Any]] = field(default_factory=list)
     values: list[bytes] = field(default_factory=list, repr=False)
-    told: Told = field(default_factory=Told)
+    shared: Shared = field(default_factory=Shared)
 
     @property
     def rows(self) -> frozenset[Row]:
@@ -191,12 +191,12 @@ def _look_at_all(
     for rows in others if found.letters else ():
         for key, value, headers in zip(*(rows.column(name).to_pylist() for name in rows.column_names), strict=True):
             if key is not None and (prefix := prefix_of(key)):
-                found.told.prefixes.add(prefix)
+                found.shared.prefixes.add(prefix)
             own_values.pop(key, None)
             own_values.pop(value, None)
             for header in headers or ():
                 if header and (header["key"], header["value"]) in own_headers:
-                    found.told.headers.add((header["key"], header["value"]))
+                    found.shared.headers.add((header["key"], header["value"]))
     if selector.finds_words:
         values = [value for value in own_values if is_searched(value) and ERASED not in value]
         found.values.extend(values if len(values) <= MOST_WORDS else [])

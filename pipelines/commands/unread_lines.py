@@ -21,12 +21,12 @@ _LINES = f"SELECT raw FROM rows WHERE dlq_topic IS NULL AND raw IS NOT NULL LIMI
 
 def hint(warehouse: Warehouse, topic: str) -> str:
     """Return a sentence that lines name a topic, as their own or in a header; empty if there are none."""
-    if not (said := told(warehouse, [topic]).get(topic)):
+    if not (said := reasons(warehouse, [topic]).get(topic)):
         return ""
     return f" {said[0].upper()}{said[1:]} and cannot be read: `afterlog ask quarantine_reasons` tells why."
 
 
-def told(warehouse: Warehouse, topics: Collection[str]) -> dict[str, str]:
+def reasons(warehouse: Warehouse, topics: Collection[str]) -> dict[str, str]:
     """Return the same as clauses, by topic; none for topics that no line names."""
     if not topics or not warehouse.exists(QUARANTINE):
         return {}

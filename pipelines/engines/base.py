@@ -33,7 +33,7 @@ class Engine(Protocol):
         """How many rows are rather written again than compared with those there (None: the writer compares)."""
 
     def refusals(self) -> AbstractContextManager[None]:
-        """Raise LeftToSpark for what the engine cannot do in the block."""
+        """Raise UnsupportedByDuckDB for what the engine cannot do in the block."""
 
     def read(
         self,

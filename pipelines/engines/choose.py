@@ -46,7 +46,7 @@ class Choice:
         return self.name == DUCKDB
 
 
-class LeftToSpark(Exception):  # no error: Spark does it
+class UnsupportedByDuckDB(Exception):  # no error: Spark does it
     """DuckDB cannot or must not do a stage; the message is a clause that says why.
 
     ``is_refusal`` tells that DuckDB refused a statement, which nothing foretold; ``is_defect``, that the statement is
@@ -94,14 +94,14 @@ def of_decisions(warehouse: Warehouse, files: Sequence[NamedFiles] | None) -> Ch
 
 
 def check_size(settings: Settings, size: int) -> None:
-    """Check that files of so many bytes are for one machine; raises LeftToSpark."""
+    """Check that files of so many bytes are for one machine; raises UnsupportedByDuckDB."""
     if size > MOST_BYTES:
-        raise LeftToSpark(TOO_LARGE)
+        raise UnsupportedByDuckDB(TOO_LARGE)
     if size > MOST_BYTES_BESIDE_A_CLUSTER and not properties.master(settings.spark).startswith("local"):
-        raise LeftToSpark(FOR_THE_CLUSTER)
+        raise UnsupportedByDuckDB(FOR_THE_CLUSTER)
 
 
-def left_to_spark(what: str, left: LeftToSpark) -> Choice:
+def left_to_spark(what: str, left: UnsupportedByDuckDB) -> Choice:
     """Return Spark, after DuckDB has left a stage to it; a refusal is told, and a defect of Afterlog as an error."""
     if left.is_defect:
         log.error("Afterlog has a defect: DuckDB cannot read its SQL for %s (%s), so Spark does it.", what, left)

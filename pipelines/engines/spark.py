@@ -114,7 +114,7 @@ class SparkEngine:
         texts = jvm.java.util.ArrayList()
         for begin in range(0, len(objects), ROWS_OF_A_TEXT):
             texts.add(json.dumps(objects[begin : begin + ROWS_OF_A_TEXT]))
-        told = spark._jsparkSession.createDataset(texts, jvm.org.apache.spark.sql.Encoders.STRING()).toDF()
+        lines = spark._jsparkSession.createDataset(texts, jvm.org.apache.spark.sql.Encoders.STRING()).toDF()
         kinds = (f"`{column.name}`: {'bigint' if column.type == 'timestamp' else column.type}" for column in columns)
         parsed = F.from_json("value", f"array<struct<{', '.join(kinds)}>>", {"mode": "FAILFAST"})
         typed = [
@@ -123,7 +123,7 @@ class SparkEngine:
             )
             for column in columns
         ]
-        self._register(called, DataFrame(told, spark).select(F.inline(parsed)).select(typed))
+        self._register(called, DataFrame(lines, spark).select(F.inline(parsed)).select(typed))
 
     def columns(self, called: str) -> list[str]:
         """Return the columns of what is registered."""
@@ -143,8 +143,8 @@ class SparkEngine:
 
         rows, _ = _in_micros(self._selected(text))
         named = F.struct(*(F.col(f"`{name}`") for name in rows.columns))
-        for (told,) in rows.select(F.to_json(named, {"ignoreNullFields": "false"})).toLocalIterator():
-            yield json.loads(told)
+        for (row,) in rows.select(F.to_json(named, {"ignoreNullFields": "false"})).toLocalIterator():
+            yield json.loads(row)
 
     def counts(self, texts: Sequence[str]) -> dict[str, int]:
         """Return the counts of all queries, which one query gives."""

@@ -71,7 +71,7 @@ def _next_batch(warehouse: Warehouse, stage: Split, known: Progress, accepted: A
     if known.pending and known.again is not None and not is_blocked:
         return known
     batch = known.pending if known.pending and not is_blocked else news_of(warehouse, known)
-    if is_blocked and batch == known.pending and held.rests(known, warehouse.settings, stage, accepted):
+    if is_blocked and batch == known.pending and held.would_break_again(known, warehouse.settings, stage, accepted):
         return None
     scopes_again = set(held.again(known, warehouse.settings, stage, accepted))
     kept = held.contract_of_held(stage)
@@ -246,13 +246,13 @@ def _mark(stage: Stage) -> str:
     return held.mark_of(contract_of(stage.table))
 
 
-def _verdict(told: dict[str, Any]) -> Verdict:
+def _verdict(values: dict[str, Any]) -> Verdict:
     """Return a verdict that progress has saved."""
     outcomes = (
         Outcome(**{**outcome, **{name: tuple(outcome.get(name, ())) for name in ("coordinates", "places")}})
-        for outcome in told["outcomes"]
+        for outcome in values["outcomes"]
     )
-    return Verdict(**{**told, "outcomes": tuple(outcomes)})
+    return Verdict(**{**values, "outcomes": tuple(outcomes)})
 
 
 def _told(stage: Split, known: Progress, said: dict[str, Any]) -> str | None:

@@ -56,7 +56,7 @@ def _is_idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance
         if (
             known
             and any(known.within_a_batch(own.cluster, reads_topics(own.settings, stage)) for own in owns)
-            and not held.rests(known, warehouse.settings, stage, accepted)
+            and not held.would_break_again(known, warehouse.settings, stage, accepted)
         ):
             return False
         if isinstance(stage, Land):

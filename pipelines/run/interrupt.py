@@ -31,13 +31,13 @@ def heard() -> Iterator[None]:
     If the main thread fails because the process is ending, it waits at the end of the context, so that it does not
     change the exit code.
     """
-    told, tells = socket.socketpair()
-    tells.setblocking(False)
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
     # A socket passes the signal to a thread: a Python handler could run while the main thread holds a lock.
-    signal.set_wakeup_fd(tells.detach(), warn_on_full_buffer=False)
+    signal.set_wakeup_fd(writer.detach(), warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, _nothing)
     _hearing.set()
-    threading.Thread(target=_watch, args=(told,), daemon=True).start()
+    threading.Thread(target=_watch, args=(reader,), daemon=True).start()
     try:
         yield
     finally:
@@ -58,9 +58,9 @@ def wipe(descriptor: int = 2) -> None:
         os.write(descriptor, b"\r\x1b[2K")
 
 
-def _watch(told: socket.socket) -> None:
-    with told:
-        while number := told.recv(1):
+def _watch(reader: socket.socket) -> None:
+    with reader:
+        while number := reader.recv(1):
             if number[0] == signal.SIGINT and not _unwinding.is_set():
                 _leave()
 

@@ -70,7 +70,7 @@ def about(cluster: str, stages: Sequence[Stage]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def told(name: str, attributes: Mapping[str, Any], say: Callable[[str], None]) -> Iterator[Trace]:
+def traced(name: str, attributes: Mapping[str, Any], say: Callable[[str], None]) -> Iterator[Trace]:
     """Yield the trace of a command, and tell it when the context ends; what goes wrong with that is said."""
     trace = Trace(name, dict(attributes))
     if not otlp.wanted("traces"):
@@ -146,12 +146,12 @@ def _outcome(done: Sequence[StageRun]) -> str:
 
 def _why(done: Sequence[StageRun]) -> str | None:
     """Return the first sentence about a table that did not pass."""
-    told = (
+    messages = (
         f"{stage_run.table}: {stage_run.message}"
         for stage_run in done
         if stage_run.status not in ("passed", "idle") and stage_run.message
     )
-    return next(told, None)
+    return next(messages, None)
 
 
 def _recorder(takes_parent: bool) -> Callable[[Trace], list[ReadableSpan]]:
@@ -187,8 +187,8 @@ def _record(tracer: Tracer, trace: Trace, parent: Context) -> None:
         _run(tracer, RUN, begun, rows, min(_at(row, "started_at") for row in rows))
     ids = [*(stage_run.run_id for stage_run in trace.done if stage_run.run_id), *(row["run_id"] for row in own)]
     known = {"afterlog.run_id": ids[-1]} if ids else {}
-    told = {**trace.about, **known, "afterlog.outcome": trace.outcome}
-    _run(tracer, trace.name, told, own, trace.started_at, trace.ended_at, trace.error, parent)
+    attributes = {**trace.about, **known, "afterlog.outcome": trace.outcome}
+    _run(tracer, trace.name, attributes, own, trace.started_at, trace.ended_at, trace.error, parent)
 
 
 def _run(

@@ -65,9 +65,9 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     return read.select(*columns.of_contract(CONTRACT, values))
 
 
-def _error(told: Column) -> Column:
+def _error(value: Column) -> Column:
     """Return the exception, or what the error code means where there is no exception; null on success."""
-    text, code = told["exception"], F.nullif(told["errorCode"], F.lit(0))
+    text, code = value["exception"], F.nullif(value["errorCode"], F.lit(0))
     names = F.create_map(*(F.lit(part) for pair in kafka_errors.NAMES.items() for part in pair))
     name = F.coalesce(F.try_element_at(names, code), F.concat(F.lit("error code "), code.cast("string")))
     return F.when(~F.lower(F.trim(text)).isin(*NO_ERROR), text).otherwise(name)
@@ -99,15 +99,15 @@ def _spelled(name: Column) -> Column:
     return F.regexp_replace(F.regexp_replace(bare, kafka_errors.NOT_SPELLED, ""), kafka_errors.AROUND, "")
 
 
-def _offset(told: Column) -> Column:
+def _offset(value: Column) -> Column:
     """Return the offset, or KIP-512's sum of base and relative offset; with an unknown base the sum is unknown.
 
     A sum that is not an int64 becomes NO_OFFSET, which the contract refuses.
     """
-    base = told["baseOffset"]
-    total = F.try_add(base, F.greatest(F.coalesce(told["relativeOffset"], F.lit(0)), F.lit(0)))
+    base = value["baseOffset"]
+    total = F.try_add(base, F.greatest(F.coalesce(value["relativeOffset"], F.lit(0)), F.lit(0)))
     known = F.when((base == UNKNOWN_OFFSET) | base.isNull(), base).otherwise(F.coalesce(total, F.lit(NO_OFFSET)))
-    return F.coalesce(told["offset"], known, F.lit(UNKNOWN_OFFSET).cast("bigint"))
+    return F.coalesce(value["offset"], known, F.lit(UNKNOWN_OFFSET).cast("bigint"))
 
 
 def _trace_id(header: str) -> Column:

@@ -35,27 +35,29 @@ ISO = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each bronze row, in the contract's columns; unreadable values are null."""
 
-    def told(*paths: str) -> Column:
+    def given(*paths: str) -> Column:
         """Return the first text of some paths that is not empty."""
         return F.coalesce(*(F.nullif(F.trim(F.col(f"_object.{path}")), F.lit("")) for path in paths))
 
     synced = "app.status.operationState.syncResult"
-    revision = told(f"{synced}.revision")  # a commit, or the version of a Helm chart
-    commit = F.coalesce(told("commit", "deployment.sha"), F.when(revision.rlike(COMMIT), revision))
+    revision = given(f"{synced}.revision")  # a commit, or the version of a Helm chart
+    commit = F.coalesce(given("commit", "deployment.sha"), F.when(revision.rlike(COMMIT), revision))
     listed = (_listed(f"_object.{path}") for path in ("app.status.summary.images", f"{synced}.revisions"))
     read = json_lines.objects(bronze, RECORD).withColumns(
         {
-            "time": told("time", "deployment_status.created_at", "app.status.operationState.finishedAt"),
+            "time": given("time", "deployment_status.created_at", "app.status.operationState.finishedAt"),
             "application": F.trim(
                 F.coalesce("_object.application", "_object.repository.name", "_object.app.metadata.name")
             ),
             "commit": commit,
-            "what": F.nullif(F.coalesce(told("what", "deployment.ref"), next(listed), revision, next(listed)), commit),
-            "link": told("link", "deployment_status.log_url", "deployment_status.target_url"),
-            "environment": told("environment", "deployment.environment"),
+            "what": F.nullif(
+                F.coalesce(given("what", "deployment.ref"), next(listed), revision, next(listed)), commit
+            ),
+            "link": given("link", "deployment_status.log_url", "deployment_status.target_url"),
+            "environment": given("environment", "deployment.environment"),
         }
     )
-    unfinished = [told(path) != state for path, state in DONE.items()]
+    unfinished = [given(path) != state for path, state in DONE.items()]
     to_the_second = F.regexp_replace("time", r"\A(.{16})([Z+-])", "$1:00$2")  # Spark reads no time without seconds
     values = {"changed_at": F.when(F.col("time").rlike(ISO), to_the_second.try_cast("timestamp"))}
     return read.select(*columns.of_contract(CONTRACT, values), F.coalesce(*unfinished, F.lit(False)).alias("_skipped"))

@@ -155,10 +155,10 @@ def _first(verdict: Verdict, codes: Collection[str]) -> dict[str | None, str]:
 
 
 def _explained(
-    verdict: Verdict, code_of: Mapping[str | None, str], told: Mapping[str | None, tuple[str, str]]
+    verdict: Verdict, code_of: Mapping[str | None, str], reasons: Mapping[str | None, tuple[str, str]]
 ) -> Verdict:
     for code in sorted(set(code_of.values())):
-        verdict = verdict.explained(code, {of: told[of] for of in told if code_of.get(of) == code})
+        verdict = verdict.explained(code, {of: reasons[of] for of in reasons if code_of.get(of) == code})
     return verdict
 
 

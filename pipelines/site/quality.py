@@ -394,7 +394,7 @@ def _broken(warehouse: Warehouse, answer: Answer, stage: Stage, table: str | Non
     rules = {rule.code: rule for rule in contract_of(stage.table).rules}
     worst = sorted(counts.items(), key=lambda counted: (-counted[1], counted[0]))
     violations = tuple(
-        Violation(code, count, rules[code].told(count) if code in rules else NOT_A_RULE.get(code, ""))
+        Violation(code, count, rules[code].phrase(count) if code in rules else NOT_A_RULE.get(code, ""))
         for code, count in worst
     )
     readable = contract_of(stage.table).readable

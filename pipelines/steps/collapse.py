@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from expectations import literals
 from expectations.contract import Contract
-from pipelines.steps.queried import ArrowRows, SparkRows
+from pipelines.steps.batch_rows import ArrowRows, SparkRows
 from pipelines.warehouse.ranges import Range
 
 CONFLICT = "grain.conflict"
@@ -34,7 +34,7 @@ class Census:
 
 
 def census(judged: SparkRows | ArrowRows, contract: Contract) -> Census:
-    """Count a batch by grain; rows that differ only in the ``learned`` column count as one grain.
+    """Count a batch by grain; rows that differ only in the ``late_key`` column count as one grain.
 
     The ranges hold every row of the table that has a grain of the batch: a range of the grain's last column for each
     value of ``ranges_per``, or one range for all if there are more than ``MOST_RANGES``. Rows whose last grain column
@@ -42,7 +42,7 @@ def census(judged: SparkRows | ArrowRows, contract: Contract) -> Census:
     Spark compares hashes of 64 bits instead of grains, which takes less than half the time: if two grains had one hash,
     the batch would be looked at as if a grain repeated.
     """
-    *others, last = contract.place
+    *others, last = contract.known_grain
     others = list(contract.ranges_per) if contract.ranges_per is not None else others
     counted = judged.fetched(_census_text(contract, others, last))
     wanted = [found for found in counted if not found[0]]
@@ -85,15 +85,15 @@ def _most_text(contract: Contract, hashed: bool) -> str:
 
 
 def _keys(contract: Contract) -> list[str]:
-    """Return what rows of one grain have in common, whatever their ``learned`` column."""
-    *_, last = contract.place
+    """Return what rows of one grain have in common, whatever their ``late_key`` column."""
+    *_, last = contract.known_grain
     nameless = [f"IF(`{last}` IS NULL, `{name}`, NULL)" for name in contract.identity]
-    return [*_quoted(contract.place), *nameless]
+    return [*_quoted(contract.known_grain), *nameless]
 
 
 def _hash(contract: Contract) -> str:
     """Return a hash of ``_keys``. The hash skips nulls, so it also gets which columns are null."""
-    return f"xxhash64({', '.join([*_keys(contract), *(f'{key} IS NULL' for key in _quoted(contract.place))])})"
+    return f"xxhash64({', '.join([*_keys(contract), *(f'{key} IS NULL' for key in _quoted(contract.known_grain))])})"
 
 
 def decided(
@@ -115,15 +115,15 @@ def decided(
     - ``conflict``: the same grain with other content; an existing row stays, and within a batch the lowest
       ``_bronze_id`` wins;
     - ``supersede``: the lossless record that replaces a lossy copy in the table;
-    - ``identify``: a duplicate of an existing row without the contract's ``learned`` column; the duplicate has that
+    - ``identify``: a duplicate of an existing row without the contract's ``late_key`` column; the duplicate has that
       column and replaces the existing row;
     - null: the row is accepted and was in quarantine.
 
-    Rows with the ``learned`` column take precedence. A row without it and with other content than theirs belongs to
+    Rows with the ``late_key`` column take precedence. A row without it and with other content than theirs belongs to
     another incarnation. ``leaves_quarantine`` is true if the row was in quarantine and the table has it now.
     ``conflicts`` marks every conflict, even if ``outcome`` is ``duplicate`` because the quarantine, or another source
     in the batch, has the same row. For a row that supersedes or identifies another one, ``_replaces`` is the
-    ``learned`` column of the row to replace.
+    ``late_key`` column of the row to replace.
     """
     refused = _refused(contract)
     row = ", ".join(_quoted(contract.row))
@@ -141,7 +141,7 @@ def decided(
         if has_quarantine
         else "SELECT met.*, false AS _in_quarantine FROM met"
     )
-    learned = f"`{contract.learned}`" if contract.learned else "CAST(NULL AS STRING)"
+    late_key = f"`{contract.late_key}`" if contract.late_key else "CAST(NULL AS STRING)"
     return f"""
         WITH judged AS (
             SELECT {named}, _broken_rules, NOT {refused} AS _valid, {_content(contract)} AS _content,
@@ -183,7 +183,7 @@ def decided(
         )
         SELECT {row}, _broken_rules,
             IF(conflicts AND (_in_quarantine OR _copy > 1), 'duplicate', _outcome) AS outcome,
-            leaves_quarantine, conflicts, IF(_takes, NULL, {learned}) AS _replaces
+            leaves_quarantine, conflicts, IF(_takes, NULL, {late_key}) AS _replaces
         FROM again"""
 
 
@@ -200,7 +200,7 @@ def contested(contract: Contract) -> str:
         LEFT JOIN (
             SELECT {_hash(contract)} AS _hash FROM {{rows}} GROUP BY 1 HAVING count(*) > 1
         ) AS repeated ON repeated._hash = each._hash
-        WHERE {_refused(contract)} OR repeated._hash IS NOT NULL OR each.`{contract.place[-1]}` IS NULL"""
+        WHERE {_refused(contract)} OR repeated._hash IS NOT NULL OR each.`{contract.known_grain[-1]}` IS NULL"""
 
 
 def _refused(contract: Contract) -> str:
@@ -258,24 +258,24 @@ def _beside(contract: Contract, existing_columns: Collection[str] | None) -> str
 
 
 def _identified(contract: Contract, repeats: bool, existing_columns: Collection[str] | None) -> str:
-    """Match rows that have the contract's ``learned`` column with rows that lack it.
+    """Match rows that have the contract's ``late_key`` column with rows that lack it.
 
     ``_told``: the row lacks the column and is a copy of a row that has it, in the table or in the batch. ``_takes``:
     the row has the column and replaces an existing row without it, because it has the same content or is the lossless
     record of that lossy copy. ``_stands`` becomes false for other rows without the column, as that existing row goes.
     """
-    if not contract.learned or (not repeats and existing_columns is None):
+    if not contract.late_key or (not repeats and existing_columns is None):
         return "SELECT *, false AS _told, false AS _takes FROM beside"
     assert contract.content is not None
     assert contract.lossy is not None
-    named = f"(`{contract.learned}` IS NOT NULL)"
+    named = f"(`{contract.late_key}` IS NOT NULL)"
     if existing_columns is None:
         nameless = """
             SELECT *, false AS _has_nameless, CAST(NULL AS BIGINT) AS _nameless_content,
                 CAST(NULL AS BOOLEAN) AS _nameless_lossy, CAST(array() AS ARRAY<BIGINT>) AS _named
             FROM beside"""
     else:
-        place = ", ".join(_quoted(contract.place))
+        place = ", ".join(_quoted(contract.known_grain))
         content, lossy = _existing_content(contract, existing_columns), _lossy(contract)
         nameless = f"""
             SELECT beside.*, coalesce(of_place._has_nameless, false) AS _has_nameless,
@@ -287,8 +287,8 @@ def _identified(contract: Contract, repeats: bool, existing_columns: Collection[
                     max(IF({named}, NULL, {lossy})) AS _nameless_lossy,
                     collect_set(IF({named}, {content}, NULL)) AS _named
                 FROM {{existing_rows}} GROUP BY {place}
-            ) AS of_place ON {_same("beside", "of_place", contract.place)}"""
-    rivals = _rivals(contract, contract.place)
+            ) AS of_place ON {_same("beside", "of_place", contract.known_grain)}"""
+    rivals = _rivals(contract, contract.known_grain)
     kept = ", ".join(dict.fromkeys(_quoted((*contract.row, *contract.grain))))
     return f"""
             SELECT {kept}, _broken_rules, _valid, _content, _lossy, _known, _existing_content,

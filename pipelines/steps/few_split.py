@@ -12,13 +12,13 @@ from expectations import literals
 from expectations.contract import Contract
 from expectations.verdict import SCOPE
 from pipelines.engines import choose
-from pipelines.engines.choose import Choice, LeftToSpark
+from pipelines.engines.choose import Choice, UnsupportedByDuckDB
 from pipelines.engines.duckdb import sessions
 from pipelines.engines.duckdb.translate import translated
 from pipelines.stage import Split
+from pipelines.steps.batch_rows import ArrowRows, SparkRows, without_zones
 from pipelines.steps.collapse import CONFLICT, SKIPPED, census, decided
 from pipelines.steps.modules import split_module
-from pipelines.steps.queried import ArrowRows, SparkRows, without_zones
 from pipelines.steps.split import SplitBatch, contract_under, examined, marked, narrow
 from pipelines.warehouse import few_rows
 from pipelines.warehouse.change_feed import NamedFiles
@@ -75,7 +75,7 @@ def split_of(
                     connection = stack.enter_context(sessions.session(warehouse.root))
                     if sum(sessions.unpacked(connection, file) for file in files or ()) <= MOST_UNPACKED:
                         split = FewSplit.collected(warehouse, contract, rows, candidates, connection, home)
-            except LeftToSpark as left:
+            except UnsupportedByDuckDB as left:
                 chosen = choose.left_to_spark(stage.table, left)
             else:
                 chosen = chosen if split is not None else Choice(choose.SPARK, choose.MANY)
@@ -169,7 +169,7 @@ class FewSplit(SplitBatch):
         try:
             with sessions.refusals():
                 made = self._decided()
-        except LeftToSpark as left:
+        except UnsupportedByDuckDB as left:
             choose.left_to_spark(self.contract.table, left)
         if made is not None:
             yield made
@@ -211,7 +211,7 @@ class FewSplit(SplitBatch):
         """Make a view of the table's rows within the census's ranges; return its columns."""
         import pyarrow as arrow
 
-        *_, last = self.contract.place
+        *_, last = self.contract.known_grain
         others = sorted({name for range_ in ranges for name in range_} - {last})
         ends = [range_[last] or (None, None) for range_ in ranges]
         kinds: Schema = without_zones(self.judged.table.select([*others, last]).slice(0, 0)).schema

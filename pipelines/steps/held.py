@@ -169,7 +169,9 @@ def again(known: Progress, settings: Settings, stage: Stage, accepted: Acceptanc
     ]
 
 
-def rests(known: Progress, settings: Settings, stage: Stage, accepted: Acceptance = NOTHING_ACCEPTED) -> bool:
+def would_break_again(
+    known: Progress, settings: Settings, stage: Stage, accepted: Acceptance = NOTHING_ACCEPTED
+) -> bool:
     """Tell whether a batch that is held as a whole would break the gate again, as nothing has changed."""
     if known.blocked_since is None or known.decided is not None:
         return False

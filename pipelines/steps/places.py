@@ -63,9 +63,9 @@ def located(verdict: Verdict, judged: DataFrame, contract: Contract, settings: S
     """Return the verdict with the coordinates of failing rows and words for the files that hold them; run one query."""
     found, coordinates = _found(verdict, judged, contract)
     landed = land_of(contract.table)
-    told = _lines(found, settings, landed)
+    places = _lines(found, settings, landed)
     unit = "position" if landed is not None and landed.reader else ""
-    return verdict.located(coordinates, {key: _words(rows, key, told, unit) for key, rows in found.items()})
+    return verdict.located(coordinates, {key: _words(rows, key, places, unit) for key, rows in found.items()})
 
 
 def land_of(table: str) -> Land | None:
@@ -75,11 +75,11 @@ def land_of(table: str) -> Land | None:
 
 
 def _words(
-    found: Found, key: Key, told: Mapping[tuple[str, Key], _Told], unit: str
+    found: Found, key: Key, places: Mapping[tuple[str, Key], _Located], unit: str
 ) -> Callable[[int], tuple[str, ...]]:
     def words(failing: int) -> tuple[str, ...]:
         first = found.sources[:MOST_FILES]
-        said = [_place(source, told.get((source.name, key)), unit) for source in first]
+        said = [_place(source, places.get((source.name, key)), unit) for source in first]
         if more := found.source_count - len(first):
             rows = found.rows - sum(source.rows for source in first)
             said.append(f"{counted(more, 'more file')} with {counted(rows, 'row')}")
@@ -90,16 +90,16 @@ def _words(
     return words
 
 
-def _place(source: Source, told: _Told | None, unit: str) -> str:
+def _place(source: Source, place: _Located | None, unit: str) -> str:
     """Return words for the failing rows of one file or topic; names are escaped for terminals."""
     of_topic = _is_of_topic(source.name)
     positions = tuple((position, position) for position in source.positions)
-    ranges = positions if of_topic or unit else told.lines if told else ()
+    ranges = positions if of_topic or unit else place.lines if place else ()
     said = f"{named(source.name)} {counted(source.rows, 'row')}"
     if ranges:
         said += f", {numbered('offset' if of_topic else unit or 'line', ranges[:MOST_PLACES], source.rows)}"
-    if told and told.damage:
-        said += f", {told.damage[0].lower()}{told.damage[1:].rstrip('.')}"
+    if place and place.damage:
+        said += f", {place.damage[0].lower()}{place.damage[1:].rstrip('.')}"
     return said
 
 
@@ -194,14 +194,14 @@ def _found(
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Located:
     """What a file tells about failing rows: the numbers of the first lines, and the file's damage, if any."""
 
     lines: tuple[Lines, ...]
     damage: str | None = None
 
 
-def _lines(found: Mapping[Key, Found], settings: Settings, landed: Land | None) -> dict[tuple[str, Key], _Told]:
+def _lines(found: Mapping[Key, Found], settings: Settings, landed: Land | None) -> dict[tuple[str, Key], _Located]:
     """Look for the rows in the files that they were read from, if these exist; read up to ``MOST_READ`` in all."""
     if landed is None or landed.reader:
         return {}
@@ -211,7 +211,7 @@ def _lines(found: Mapping[Key, Found], settings: Settings, landed: Land | None) 
             if not source.name.startswith(KAFKA):
                 wanted.setdefault(source.name, {})[key] = frozenset(source.ids)
     root = os.path.realpath(settings.landing_of(landed.directory))
-    told: dict[tuple[str, Key], _Told] = {}
+    places: dict[tuple[str, Key], _Located] = {}
     left = MOST_READ
     for name, sought in wanted.items():
         damages = {hashlib.sha256(f"{name}\n{cause}".encode()).hexdigest()[:_ID]: cause for cause in landing.DAMAGES}
@@ -219,8 +219,8 @@ def _lines(found: Mapping[Key, Found], settings: Settings, landed: Land | None) 
         left -= size
         for (key, ids), lines in zip(sought.items(), numbers, strict=True):
             damage = next((damages[id_] for id_ in sorted(ids) if id_ in damages), None)
-            told[name, key] = _Told(tuple(lines), damage)
-    return told
+            places[name, key] = _Located(tuple(lines), damage)
+    return places
 
 
 def first_lines(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from expectations.contract import Contract
 from expectations.rules import Rule
 from expectations.verdict import OF_THE_ROW, SCOPE, WHOLE, Scope, Tally
+from pipelines.steps.batch_rows import ArrowRows, SparkRows
 from pipelines.steps.collapse import SKIPPED
-from pipelines.steps.queried import ArrowRows, SparkRows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -65,19 +65,19 @@ class History:
 
     def as_json(self) -> dict[str, Any]:
         """Return the history for a file; rules with the same counts in a scope share one entry."""
-        told = {}
+        scope_counts = {}
         for name, places in self.scopes.items():
             alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
             for place, counts in places.items():
                 alike[tuple(number for pair in counts for number in pair)].append(place)
-            told[name] = [[rules, list(numbers)] for numbers, rules in alike.items()]
-        return told
+            scope_counts[name] = [[rules, list(numbers)] for numbers, rules in alike.items()]
+        return scope_counts
 
     @classmethod
-    def of_json(cls, told: dict[str, Any]) -> History:
+    def of_json(cls, values: dict[str, Any]) -> History:
         """Return the history that ``as_json`` wrote."""
         scopes: dict[str, dict[int, Counts]] = {}
-        for name, groups in told.items():
+        for name, groups in values.items():
             scopes[name] = {
                 place: list(zip(numbers[::2], numbers[1::2], strict=True))
                 for rules, numbers in groups

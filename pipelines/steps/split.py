@@ -17,9 +17,9 @@ from pipelines.jvm import session
 from pipelines.settings import Settings
 from pipelines.stage import Stage
 from pipelines.steps import places, unreadable
+from pipelines.steps.batch_rows import ArrowRows, SparkRows
 from pipelines.steps.collapse import CONFLICT, OUTCOMES, SKIPPED, Census, census, contested, decided
 from pipelines.steps.modules import unexplained
-from pipelines.steps.queried import ArrowRows, SparkRows
 from pipelines.steps.scopes import APPLYING, Counted, History, count, scope_of
 from pipelines.steps.unreadable import Unreadable
 from pipelines.warehouse.staging import staged
@@ -168,7 +168,7 @@ class SplitBatch:
             chosen = decisions.frame.where(F.col("outcome").isin("supersede", "identify")).select(*row, "_replaces")
             names = [column.name for column in contract.stored]
             replacing = self.among(chosen).select(*names, "_replaces")
-            under = {contract.learned: "_replaces"} if contract.learned else {}
+            under = {contract.late_key: "_replaces"} if contract.late_key else {}
             replaced = warehouse.replace_matching(contract.table, replacing, contract.grain, under)
         accepted = self.insert(decisions, all_=not any(tally[outcome] for outcome in OUTCOMES))
         accepted += replaced - tally["identify"]

@@ -19,7 +19,7 @@ from expectations.literals import spark_name
 from expectations.verdict import Verdict
 from pipelines.engines import choose, spark
 from pipelines.engines.base import Engine
-from pipelines.engines.choose import Choice, LeftToSpark
+from pipelines.engines.choose import Choice, UnsupportedByDuckDB
 from pipelines.engines.duckdb import engine as duckdb
 from pipelines.stage import Derive, Summarise
 from pipelines.steps.derive import made, shares
@@ -70,7 +70,7 @@ def refreshed(warehouse: Warehouse, stage: Summarise, batch: Mapping[str, Batch]
         if chosen.is_duckdb:
             try:
                 found = stack.enter_context(refreshed_by(chosen, warehouse, stage, batch))
-            except LeftToSpark as left:
+            except UnsupportedByDuckDB as left:
                 chosen = choose.left_to_spark(stage.table, left)
         if not chosen.is_duckdb:
             found = stack.enter_context(refreshed_by(chosen, warehouse, stage, batch))
@@ -83,13 +83,13 @@ def refreshed_by(
 ) -> Iterator[Refreshed | None]:
     """Do the same by one engine.
 
-    Raises LeftToSpark: DuckDB cannot do it, or facts do not hold: Spark finds that again, and says what is wrong.
+    Raises UnsupportedByDuckDB: DuckDB cannot do it, or facts do not hold, which Spark finds again and words.
     """
     with (duckdb if chosen.is_duckdb else spark).opened(warehouse, stage.table) as engine:
         with engine.refusals():
             found = Refreshing(chosen, engine, warehouse, stage, refresh_of(stage), batch).found()
         if chosen.is_duckdb and found is not None and any(found.facts.values()):
-            raise LeftToSpark("its facts do not hold, and Spark says why")
+            raise UnsupportedByDuckDB("its facts do not hold, and Spark says why")
         yield found
 
 

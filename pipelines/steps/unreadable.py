@@ -17,9 +17,9 @@ from expectations.verdict import SCOPE, WHOLE, Outcome, Verdict
 from pipelines.settings import Settings
 from pipelines.sources import landing, what_lands
 from pipelines.stage import Land, Stage
+from pipelines.steps.batch_rows import ArrowRows, SparkRows
 from pipelines.steps.collapse import SKIPPED
 from pipelines.steps.places import KAFKA, Lines, first_lines, land_of, named, numbered
-from pipelines.steps.queried import ArrowRows, SparkRows
 from pipelines.steps.scopes import FILE, Counted, scope_of_file
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
@@ -43,7 +43,7 @@ class Group:
     ids: frozenset[str]
     lines: tuple[Lines, ...] = ()
 
-    def told(self, noun: str) -> str:
+    def phrase(self, noun: str) -> str:
         """Say where the rows are, how many, and why they could not be read."""
         at = f" {numbered('line', self.lines, self.rows)}" if self.lines else ""
         return f"{named(self.source)}{at} ({counted(self.rows, noun)}): {visible(self.reason.rstrip('.'))}"
@@ -115,7 +115,7 @@ class Unreadable:
         groups = groups[:MOST_SAID]
         left = rows - sum(group.rows for group in groups)
         more = [f"and {left:,} more"] if groups and left > 0 else []
-        return (*(group.told(self.noun) for group in groups), *more)
+        return (*(group.phrase(self.noun) for group in groups), *more)
 
 
 def of_batch(

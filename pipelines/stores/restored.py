@@ -47,11 +47,11 @@ def found(store: Store) -> Restored | None:
     if text is None:
         return None
     try:
-        told = json.loads(text)
+        values = json.loads(text)
         times = {
-            name: told[name] and datetime.fromisoformat(told[name]) for name in ("taken_at", "began_at", "ended_at")
+            name: values[name] and datetime.fromisoformat(values[name]) for name in ("taken_at", "began_at", "ended_at")
         }
-        return Restored(told["backup"], told["place"], **times)
+        return Restored(values["backup"], values["place"], **times)
     except (ValueError, TypeError, KeyError):
         raise EnvironmentLacking(
             f"{store.root}/{FILE} is damaged, so nobody knows whether all of the warehouse was restored: remove the "

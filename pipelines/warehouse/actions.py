@@ -64,10 +64,10 @@ def actions(warehouse: Warehouse) -> list[Action]:
         for row in jvmless.rows(warehouse, INCIDENT_ACTIONS.table, {"cluster": warehouse.cluster}):
             action = Action(**{name: row[name] for name in Action.__dataclass_fields__})
             known[action.action_id] = action
-    for _, told in _waiting(warehouse):
-        if told["cluster"] == warehouse.cluster:
-            times = {name: told[name] and datetime.fromisoformat(told[name]) for name in ("acted_at", "until")}
-            action = Action(**{name: told[name] for name in Action.__dataclass_fields__} | times)
+    for _, values in _waiting(warehouse):
+        if values["cluster"] == warehouse.cluster:
+            times = {name: values[name] and datetime.fromisoformat(values[name]) for name in ("acted_at", "until")}
+            action = Action(**{name: values[name] for name in Action.__dataclass_fields__} | times)
             known[action.action_id] = action
     return sorted(known.values(), key=lambda action: (action.acted_at, action.action_id))
 
@@ -82,7 +82,7 @@ def report(warehouse: Warehouse) -> None:
     found = _waiting(warehouse)
     if not found:
         return
-    rows = warehouse.rows_of_objects(INCIDENT_ACTIONS, [told for _, told in found])
+    rows = warehouse.rows_of_objects(INCIDENT_ACTIONS, [action for _, action in found])
     existing_rows = warehouse.existing_rows(INCIDENT_ACTIONS.table)
     if existing_rows is not None:
         rows = rows.join(existing_rows.select("action_id"), ["action_id"], how="left_anti")
@@ -103,11 +103,11 @@ def _waiting(warehouse: Warehouse) -> Sequence[tuple[str, dict[str, Any]]]:
     found = []
     for name in names(warehouse):
         try:
-            told = json.loads(warehouse.store.text(name) or "")
+            values = json.loads(warehouse.store.text(name) or "")
         except (OSError, ValueError):
             continue
-        if isinstance(told, dict) and told.keys() >= {column.name for column in INCIDENT_ACTIONS.columns}:
-            found.append((name, told))
+        if isinstance(values, dict) and values.keys() >= {column.name for column in INCIDENT_ACTIONS.columns}:
+            found.append((name, values))
     return found
 
 

@@ -55,11 +55,11 @@ def alerts(warehouse: Warehouse) -> list[dict[str, Any]]:
     if not warehouse.opens_tables:
         return []
     try:
-        told = json.loads(place(warehouse).text(FILE) or "{}")
-        waiting = [_waiting(alert) for alert in told.get("pending", ())]
+        outbox = json.loads(place(warehouse).text(FILE) or "{}")
+        waiting = [_waiting(alert) for alert in outbox.get("pending", ())]
         over = [
             _row(alert["at"]["time"], alert["status"], alert, alert["title"], alert["answer"])
-            for alert in told.get("log", ())
+            for alert in outbox.get("log", ())
         ]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):  # `afterlog alerts` says why
         return []

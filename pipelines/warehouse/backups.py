@@ -59,8 +59,8 @@ class Manifest:
 
     def content(self) -> bytes:
         """Return the bytes of the manifest."""
-        told = asdict(self) | {"format": FORMAT}
-        return json.dumps(told, default=datetime.isoformat, sort_keys=True, indent=0).encode()
+        values = asdict(self) | {"format": FORMAT}
+        return json.dumps(values, default=datetime.isoformat, sort_keys=True, indent=0).encode()
 
     @property
     def bytes(self) -> int:
@@ -125,17 +125,17 @@ def read(place: Store, name: str) -> Manifest:
     damaged = UsageError(f"The manifest {place.root}/{file_of(name)} is missing or damaged: repair it or remove it.")
     if sha256(content).hexdigest()[:12] != name.rpartition("-")[2]:
         raise damaged
-    told = json.loads(content)
-    if (told_format := told.pop("format")) != FORMAT:
+    manifest = json.loads(content)
+    if (told_format := manifest.pop("format")) != FORMAT:
         raise UsageError(
-            f"Backup {name} was made by Afterlog {visible(told['afterlog'])}, in format {told_format}: "
+            f"Backup {name} was made by Afterlog {visible(manifest['afterlog'])}, in format {told_format}: "
             f"this version reads format {FORMAT} only."
         )
-    files = {path: Kept(**kept) for path, kept in told["files"].items()}
+    files = {path: Kept(**kept) for path, kept in manifest["files"].items()}
     if not all(_STEP.fullmatch(step) for path in files for step in path.split("/")):
         raise damaged
-    taken_at, clusters = datetime.fromisoformat(told["taken_at"]), tuple(told["clusters"])
-    return Manifest(**told | {"files": files, "taken_at": taken_at, "clusters": clusters})
+    taken_at, clusters = datetime.fromisoformat(manifest["taken_at"]), tuple(manifest["clusters"])
+    return Manifest(**manifest | {"files": files, "taken_at": taken_at, "clusters": clusters})
 
 
 def id_of(manifest: Manifest, names: Sequence[str]) -> str:
@@ -200,5 +200,5 @@ def last_of(warehouse: Store) -> Last | None:
     text = warehouse.text(NOTE)
     if text is None:
         return None
-    told = json.loads(text)
-    return Last(told["backup"], told["place"], datetime.fromisoformat(told["taken_at"]))
+    values = json.loads(text)
+    return Last(values["backup"], values["place"], datetime.fromisoformat(values["taken_at"]))

@@ -39,9 +39,9 @@ class Written:
     def of(cls, warehouse: Warehouse) -> Written:
         """Return what a warehouse knows; nothing if the file is missing or damaged."""
         try:
-            told = json.loads(warehouse.store.text(FILE) or "{}")
-            behind = [(_time(begin), None if end is None else _time(end)) for begin, end in told["behind"]]
-            return cls(_time(told["newest"]), behind)
+            values = json.loads(warehouse.store.text(FILE) or "{}")
+            behind = [(_time(begin), None if end is None else _time(end)) for begin, end in values["behind"]]
+            return cls(_time(values["newest"]), behind)
         except (ValueError, TypeError, KeyError):
             return cls()
 
@@ -77,8 +77,8 @@ def note(warehouse: Warehouse) -> None:
     known = Written.of(warehouse)
     found = known.after(now)
     if found is not known:
-        told = {"newest": found.newest, "behind": found.behind}
-        warehouse.store.write(FILE, json.dumps(told, default=datetime.isoformat).encode())
+        values = {"newest": found.newest, "behind": found.behind}
+        warehouse.store.write(FILE, json.dumps(values, default=datetime.isoformat).encode())
 
 
 def _time(text: str) -> datetime:

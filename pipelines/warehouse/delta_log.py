@@ -82,8 +82,8 @@ def write(
 ) -> bool:
     """Write a commit if there is none of its version; tell whether what is there is this one. Raises as the store."""
     info = {"timestamp": moments.millis(), "operation": operation, "operationParameters": {}}
-    told = {"commitInfo": {**info, **({"userMetadata": said} if said else {})}}
-    content = "".join(f"{json.dumps(action)}\n" for action in (told, *actions))
+    commit_info = {"commitInfo": {**info, **({"userMetadata": said} if said else {})}}
+    content = "".join(f"{json.dumps(action)}\n" for action in (commit_info, *actions))
     return store.create(f"{log}/{version:020}.json", content.encode(), durable)
 
 

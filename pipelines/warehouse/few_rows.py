@@ -188,7 +188,7 @@ def _commit(opened: DeltaTable, rows: Table | RecordBatchReader, turn: Turn, **h
             later = opened.history(opened.version() - before) if opened.version() > before else []
         except Exception:  # the library's errors have no common type of their own, and can quote keys
             later = []
-        if any(told.get("userMetadata") == said for told in later):
+        if any(commit.get("userMetadata") == said for commit in later):
             return
         if later:
             raise WriterBusy(TURN_IS_LOST) from None

@@ -145,9 +145,9 @@ def greatest(warehouse: Warehouse, table: str, column: str, until: datetime) -> 
     stored = warehouse.opened_table(table)
     if column not in {field.name for field in stored.schema().fields}:  # an older table
         return None
-    told, known = _of_statistics(stored, column, warehouse.cluster, _micros(until))
+    statistics, known = _of_statistics(stored, column, warehouse.cluster, _micros(until))
     if known:
-        return _moment(told)
+        return _moment(statistics)
     named = literals.name(column)
     in_time = f"{named} <= {literals.datafusion(until)}"
     answered = _times(stored, warehouse.cluster, in_time, f"max({named})")

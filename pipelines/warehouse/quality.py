@@ -85,8 +85,8 @@ class StageRun:
     def as_json(self) -> dict[str, Any]:
         """Return the values that the command line and Airflow show."""
         counts = ("read", "accepted", "quarantined", "duplicates", "skipped", "held", "written")
-        told = ("message", "engine", "engine_reason")
-        shown: dict[str, Any] = {name: getattr(self, name) for name in ("table", "status", *counts, *told)}
+        texts = ("message", "engine", "engine_reason")
+        shown: dict[str, Any] = {name: getattr(self, name) for name in ("table", "status", *counts, *texts)}
         shown["seconds"] = round(self.seconds, 3)
         shown["verdict"] = self.verdict.summary() if self.verdict else None
         return shown if self.cluster is None else {"cluster": self.cluster, **shown}

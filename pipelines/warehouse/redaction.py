@@ -53,7 +53,7 @@ def hash_of(content: bytes) -> int:
 
 
 @dataclass
-class Told:
+class Shared:
     """What the rows that stay say too: a header, or what begins a key, that other records have is nobody's alone."""
 
     headers: set[Header] = field(default_factory=set)
@@ -73,7 +73,7 @@ class Redaction:
     words: Words
     rows: frozenset[Row] = frozenset()
     places: Mapping[Place, Collection[str | None]] = field(default_factory=dict)
-    told: Told = field(default_factory=Told)
+    shared: Shared = field(default_factory=Shared)
     profiles: Sequence[Profile] = ()
     hashes: dict[int, int] = field(default_factory=dict, repr=False)
     fingerprints: dict[str, str] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class Redaction:
         made = token(self.secret, key)
         if found := _WIRE.match(key):
             made = found[0] + made
-        elif (found := _PREFIX.match(key)) and found[0] in self.told.prefixes:
+        elif (found := _PREFIX.match(key)) and found[0] in self.shared.prefixes:
             made = key[: found.end() + 1] + made
         elif found:
             self.hashes[hash_of(found[0])] = hash_of(made)
@@ -189,7 +189,7 @@ class Redaction:
             text = value.decode("utf-8", "replace")
             clean = without_values(text, 2) if field_of == MESSAGES[0] else without_messages(text)
             return self.words.replaced_text(clean).encode("utf-8", "replace")
-        if field_of or (name, value) in self.told.headers:
+        if field_of or (name, value) in self.shared.headers:
             return self.words.replaced(value)
         made = token(self.secret, value)
         self.hashes[hash_of(value)] = hash_of(made)

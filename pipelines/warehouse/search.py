@@ -72,9 +72,9 @@ def _of_parquet(content: bytes, words: Words) -> Iterator[bool]:
         yield words.are_in(key) or words.are_in(value)
     for group in range(file.num_row_groups):
         for place in range(file.metadata.num_columns):
-            told = file.metadata.row_group(group).column(place).statistics
-            if told is not None and told.has_min_max:
-                yield any(_is_in(end, words) for end in (told.min, told.max))
+            statistics = file.metadata.row_group(group).column(place).statistics
+            if statistics is not None and statistics.has_min_max:
+                yield any(_is_in(end, words) for end in (statistics.min, statistics.max))
         for column in file.read_row_group(group).columns:
             for chunk in column.chunks:
                 yield from _of_cells(chunk, words)

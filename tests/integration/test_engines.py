@@ -16,7 +16,7 @@ from pyspark.errors import ArithmeticException
 
 from expectations.contract import Contract, contract_of
 from pipelines.catalog import stages_of_type
-from pipelines.engines.choose import DUCKDB, Choice, LeftToSpark, is_in_parts, suits_duckdb
+from pipelines.engines.choose import DUCKDB, Choice, UnsupportedByDuckDB, is_in_parts, suits_duckdb
 from pipelines.engines.duckdb import engine, sessions
 from pipelines.settings import Settings
 from pipelines.stage import Derive, Summarise
@@ -332,7 +332,7 @@ def leaving() -> Iterator[list[str]]:
     try:
         with sessions.refusals():
             yield reasons
-    except LeftToSpark as left:
+    except UnsupportedByDuckDB as left:
         if left.is_defect:
             raise
         reasons.append(str(left))

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.engines import choose
 from pipelines.engines.duckdb.translate import Untranslatable
-from pipelines.steps import few_split, queried
+from pipelines.steps import batch_rows, few_split
 
 FEW, LEFT_TO_SPARK, MANY = "few", "left to Spark", "many"
 WAYS = (FEW, LEFT_TO_SPARK, MANY)
@@ -17,7 +17,7 @@ def take(way: str, patched: pytest.MonkeyPatch) -> None:
     if way == MANY:
         patched.setattr(choose, "SMALL", -1)
     if way == LEFT_TO_SPARK:
-        for module in (few_split, queried):
+        for module in (batch_rows, few_split):
             patched.setattr(module, "translated", _refused)
 
 

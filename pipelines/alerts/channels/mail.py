@@ -86,8 +86,8 @@ def _sent(mail: EmailMessage, route: Route, password: str, seconds: float) -> Ou
         return Outcome(False, "no connection")
     except Exception as error:  # whatever it is: its text could name a secret
         return Outcome(False, type(error).__name__)
-    told = f", {len(refused)} of {len(route.to)} mailboxes refused" if refused else ""
-    return Outcome(True, f"SMTP 250{told}")
+    refusals = f", {len(refused)} of {len(route.to)} mailboxes refused" if refused else ""
+    return Outcome(True, f"SMTP 250{refusals}")
 
 
 def _connected(route: Route, seconds: float) -> smtplib.SMTP:

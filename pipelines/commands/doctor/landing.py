@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from expectations.bronze.record_batches import UNREAD
 from expectations.rules import counted
 from pipelines.catalog import stages_of_type
-from pipelines.commands import oversights
+from pipelines.commands import settings_checks
 from pipelines.commands.check import MOST_NAMED, Check, environment_error
 from pipelines.commands.doctor.warehouse import was_written
 from pipelines.errors import AfterlogError
@@ -25,7 +25,7 @@ from pipelines.warehouse.tables import Warehouse
 
 def check_strays(warehouse: Warehouse) -> Iterator[Check]:
     """Name files and directories that no feed reads."""
-    for name, sentence in oversights.stray_places(warehouse.settings):
+    for name, sentence in settings_checks.stray_places(warehouse.settings):
         yield Check("landing", "warning", sentence, f"Move {name!r} to where it belongs.")
 
 

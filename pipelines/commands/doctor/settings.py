@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from pipelines.catalog import stages_of_type
-from pipelines.commands import known, oversights
+from pipelines.commands import known, settings_checks
 from pipelines.commands.check import Check
 from pipelines.errors import UsageError
 from pipelines.payloads import check_schemas
@@ -18,12 +18,12 @@ from pipelines.warehouse.tables import Warehouse
 
 def check_settings(warehouse: Warehouse) -> Iterator[Check]:
     """Say where the settings come from, and which variables, gates and schema files have no effect."""
-    without_effect = dict(oversights.unknown_variables())
+    without_effect = dict(settings_checks.unknown_variables())
     for name, sentence in without_effect.items():
         yield Check("settings", "warning", sentence, f"Unset {name}.")
     unknown = bool(without_effect)
     used = [name for name in sorted(os.environ) if _is_used(name) and name not in without_effect]
-    for sentence in oversights.gates_without_effect(warehouse.settings):
+    for sentence in settings_checks.gates_without_effect(warehouse.settings):
         unknown = True
         gated = ", ".join(stage.table for stage in stages_of_type(Split))
         yield Check("settings", "warning", sentence, f"Tables whose gate has a tolerance: {gated}.")
@@ -40,8 +40,8 @@ def check_settings(warehouse: Warehouse) -> Iterator[Check]:
 
 
 def _is_used(variable: str) -> bool:
-    top = variable.removeprefix(oversights.PREFIX).partition("__")[0].lower()
-    return variable.startswith(oversights.PREFIX) and top in fields_of(Settings)
+    top = variable.removeprefix(settings_checks.PREFIX).partition("__")[0].lower()
+    return variable.startswith(settings_checks.PREFIX) and top in fields_of(Settings)
 
 
 def check_patterns(warehouse: Warehouse) -> Iterator[Check]:

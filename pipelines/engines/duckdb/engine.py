@@ -15,7 +15,7 @@ from expectations.contract import contract_of
 from expectations.literals import name
 from pipelines.engines import choose
 from pipelines.engines.base import with_times
-from pipelines.engines.choose import LeftToSpark
+from pipelines.engines.choose import UnsupportedByDuckDB
 from pipelines.engines.duckdb import sessions
 from pipelines.engines.duckdb.translate import parameters, translated
 from pipelines.warehouse import change_feed, few_rows
@@ -42,13 +42,13 @@ SMALL_FRACTIONS = "its groups are times with fractions of a millisecond"
 def opened(warehouse: Warehouse, table: str) -> Iterator[DuckEngine]:
     """Yield an engine for a table.
 
-    Raises LeftToSpark: only Spark can write the table, or DuckDB opens no session.
+    Raises UnsupportedByDuckDB: only Spark can write the table, or DuckDB opens no session.
     """
     there = warehouse.opened_table(table)
     if not few_rows.is_plain(there):
-        raise LeftToSpark(ONLY_DELTA)
+        raise UnsupportedByDuckDB(ONLY_DELTA)
     if not few_rows.has_columns_of(there, contract_of(table)):
-        raise LeftToSpark(OF_ANOTHER_VERSION)
+        raise UnsupportedByDuckDB(OF_ANOTHER_VERSION)
     with contextlib.ExitStack() as stack:
         with sessions.refusals():
             connection = stack.enter_context(sessions.session(warehouse.root))
@@ -74,7 +74,7 @@ class DuckEngine:
         return MOST_REWRITTEN
 
     def refusals(self) -> contextlib.AbstractContextManager[None]:
-        """Raise LeftToSpark for what DuckDB cannot do."""
+        """Raise UnsupportedByDuckDB for what DuckDB cannot do."""
         return sessions.refusals()
 
     def read(
@@ -92,7 +92,7 @@ class DuckEngine:
         """
         files = self._warehouse.files_of(table, self._warehouse.opened_table(table, version))
         if files is None:
-            raise LeftToSpark(ONLY_DELTA)
+            raise UnsupportedByDuckDB(ONLY_DELTA)
         paths = files.paths(among)
         size = files.size(paths)
         choose.check_size(self._warehouse.settings, size)
@@ -105,7 +105,7 @@ class DuckEngine:
         """Register the rows of the files that a batch's commits name."""
         feed = change_feed.batch_files(self._warehouse, table, batch)
         if feed is None:
-            raise LeftToSpark(ONLY_DELTA)
+            raise UnsupportedByDuckDB(ONLY_DELTA)
         choose.check_size(self._warehouse.settings, feed.size())
         self._create("VIEW", called, sessions.changes(self._connection, feed))
 
@@ -200,12 +200,12 @@ class DuckEngine:
     def for_writer(self, called: str, column: str, groups: Groups | None, count: int) -> Table | RecordBatchReader:
         """Return few rows as a table of Arrow; many are read from DuckDB while they are written, in order.
 
-        Raises LeftToSpark: the writer cannot tell these groups from others.
+        Raises UnsupportedByDuckDB: the writer cannot tell these groups from others.
         """
         import pyarrow as arrow
 
         if groups is not None and groups.deltalake_predicate() is None:
-            raise LeftToSpark(SMALL_FRACTIONS)
+            raise UnsupportedByDuckDB(SMALL_FRACTIONS)
         schema = few_rows.schema_of(self._there.schema())
         ((number,),) = self.rows(f"SELECT count(*) FROM {called}")
         if number <= few_rows.MOST_ROWS:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pipelines.engines.choose import LeftToSpark
+from pipelines.engines.choose import UnsupportedByDuckDB
 from pipelines.engines.duckdb.functions import ALIKE, REPLACEMENT, SEED, number_of
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ _OF_THIS_MODULE = ("arrays_overlap", "get", "pmod", "timestamp_micros", "xxhash6
 _TRIES = {"INT": "spark_try_int", "BIGINT": "spark_try_bigint", "BOOLEAN": "spark_try_boolean"}
 
 
-class Untranslatable(LeftToSpark):
+class Untranslatable(UnsupportedByDuckDB):
     """DuckDB cannot answer the statement, or cannot read a table as Spark does."""
 
     is_refusal = True

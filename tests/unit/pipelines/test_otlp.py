@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from pipelines import otlp
 from pipelines.metrics.points import points
-from pipelines.run.traces import told
+from pipelines.run.traces import traced
 from tests.testing import collector
 from tests.testing.receiver import Receiver
 
@@ -51,7 +51,7 @@ def send(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     problems: list[str] = []
-    with told("afterlog run", {"afterlog.cluster": "a", "afterlog.feeds": ["dlq"]}, problems.append):
+    with traced("afterlog run", {"afterlog.cluster": "a", "afterlog.feeds": ["dlq"]}, problems.append):
         pass
     count = CounterMetricFamily("afterlog_rows", "Rows.", labels=["table"])
     count.add_metric(["silver.dlq_records"], 7)

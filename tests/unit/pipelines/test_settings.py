@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from pipelines.commands import oversights
+from pipelines.commands import settings_checks
 from pipelines.errors import UsageError
 from pipelines.settings import ROOT, Settings, load
 from pipelines.settings.runs import Report
@@ -273,7 +273,7 @@ def test_masks_and_schemas_can_come_from_the_environment(monkeypatch: pytest.Mon
     assert (settings.privacy[0].steps, settings.privacy[0].last) == (("a", None, "b c", "d", 0), 4)
     assert (settings.schemas[0].part, settings.schemas[0].is_avro) == ("value", False)
     assert settings.privacy_key.hash_key_env == "DLQ_HASH_KEY"
-    assert not list(oversights.unknown_variables())
+    assert not list(settings_checks.unknown_variables())
     monkeypatch.setenv("AFTERLOG_PRIVACY", "drop everything")
     with pytest.raises(
         UsageError, match="The setting privacy cannot be used: write it as an array, in a variable as JSON"

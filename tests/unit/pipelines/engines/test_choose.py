@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.engines import choose
-from pipelines.engines.choose import SPARK, Choice, LeftToSpark, left_to_spark
+from pipelines.engines.choose import SPARK, Choice, UnsupportedByDuckDB, left_to_spark
 from pipelines.engines.duckdb import sessions
 from pipelines.engines.duckdb.translate import Untranslatable
 
@@ -30,7 +30,11 @@ from pipelines.engines.duckdb.translate import Untranslatable
 def test_sql_that_duckdb_cannot_read_is_a_defect_and_what_rows_do_is_none(
     text: str, is_defect: bool, tmp_path: Path
 ) -> None:
-    with sessions.connected(str(tmp_path)) as connection, pytest.raises(LeftToSpark) as raised, sessions.refusals():
+    with (
+        sessions.connected(str(tmp_path)) as connection,
+        pytest.raises(UnsupportedByDuckDB) as raised,
+        sessions.refusals(),
+    ):
         connection.sql(text).fetchall()
     assert (raised.value.is_refusal, raised.value.is_defect) == (True, is_defect)
     assert "nothing" not in str(raised.value)  # a message of DuckDB can quote a value
@@ -39,13 +43,13 @@ def test_sql_that_duckdb_cannot_read_is_a_defect_and_what_rows_do_is_none(
 @pytest.mark.parametrize(
     ("left", "level"),
     [
-        (LeftToSpark("its rows are many"), None),
+        (UnsupportedByDuckDB("its rows are many"), None),
         (Untranslatable("an order"), logging.WARNING),
         (sessions.Mistaken("BinderException"), logging.ERROR),
     ],
 )
 def test_a_run_tells_refusals_and_louder_defects(
-    left: LeftToSpark, level: int | None, caplog: pytest.LogCaptureFixture
+    left: UnsupportedByDuckDB, level: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert left_to_spark("gold.made", left) == Choice(SPARK, str(left))
     assert [one.levelno for one in caplog.records] == ([level] if level else [])

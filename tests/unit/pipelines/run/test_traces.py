@@ -11,7 +11,7 @@ import pytest
 from expectations.quality import QUALITY
 from pipelines import moments
 from pipelines.run.follow import Cycle, Result
-from pipelines.run.traces import MOST_WAITING, Traces, told
+from pipelines.run.traces import MOST_WAITING, Traces, traced
 from pipelines.settings import Settings
 from pipelines.text import iso
 from pipelines.warehouse import quality
@@ -54,7 +54,7 @@ def say(sentence: str) -> None:
 
 def test_rows_of_a_run_that_was_killed_are_a_trace_of_its_own(warehouse: Warehouse, server: Receiver) -> None:
     quality.note(warehouse, ran("run-1", "broken", "3 of 9 rows failed", hours=2))
-    with told("afterlog run", {}, say) as trace:
+    with traced("afterlog run", {}, say) as trace:
         quality.report(warehouse)
         quality.note(warehouse, ran("run-2"))
         quality.report(warehouse)
@@ -123,18 +123,18 @@ def test_a_trace_that_its_parent_does_not_sample_is_not_sent(
     warehouse: Warehouse, server: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRACEPARENT", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
-    with told("afterlog run", {}, say):
+    with traced("afterlog run", {}, say):
         pass
     assert server.got == []
     monkeypatch.setenv("TRACEPARENT", "nonsense")
-    with told("afterlog run", {}, say):
+    with traced("afterlog run", {}, say):
         pass
     assert [one.parent_id for one in collector.spans(server)] == [""]
 
 
 def test_hostile_names_arrive(warehouse: Warehouse, server: Receiver) -> None:
     names: Any = {"a": "\ud800", "b": "<script>\x00\u202e", "c": "x" * 10_000}
-    with told("afterlog run", names, say):
+    with traced("afterlog run", names, say):
         pass
     (root,) = collector.spans(server)
     assert {name: root.attributes[name] for name in names} == names | {"a": "?"}

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from pipelines.commands import oversights
+from pipelines.commands import settings_checks
 from pipelines.errors import UsageError
 from pipelines.settings import Settings, kafka_connections, load
 from pipelines.settings.clusters import MOST_CLUSTERS, folded
@@ -124,7 +124,7 @@ def test_variables_of_one_cluster(file: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "of-eu" in secrets(eu)
     assert "of-eu" not in secrets(us)
     assert (us.kafka.bootstrap_servers, us.topics_of("dlq")) == ("other:1", None)
-    (sentence,) = (said for _, said in oversights.unknown_variables())
+    (sentence,) = (said for _, said in settings_checks.unknown_variables())
     assert sentence == ("AFTERLOG_CLUSTER__ASIA__KAFKA__PASSWORD has no effect: no [[cluster]] has a name like ASIA.")
     monkeypatch.setenv("AFTERLOG_CLUSTER", '[{"name": "only"}]')
     monkeypatch.setenv("AFTERLOG_DLQ__SOURCE", "files")
@@ -210,7 +210,7 @@ def test_stray_directories_are_told(file: Path, tmp_path: Path) -> None:
     for name in ("dlq", "eu/dlq", "eu/dlg"):
         (tmp_path / "landing" / name).mkdir(parents=True, exist_ok=True)
     found = load(landing=str(tmp_path / "landing"))
-    said = [sentence for _, sentence in oversights.stray_places(found)]
+    said = [sentence for _, sentence in settings_checks.stray_places(found)]
     assert said == [
         f"Nothing reads 'dlq' in {tmp_path}/landing. Clusters have their landing directories in eu/.",
         f"Nothing reads 'dlg' in {tmp_path}/landing/eu; did you mean dlq/?",

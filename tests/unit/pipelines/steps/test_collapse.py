@@ -14,8 +14,8 @@ from pipelines.catalog import stages_of_type
 from pipelines.engines.duckdb import sessions
 from pipelines.engines.duckdb.translate import translated
 from pipelines.stage import Split
+from pipelines.steps.batch_rows import ArrowRows, SparkRows, without_zones
 from pipelines.steps.collapse import SKIPPED, census, contested, decided
-from pipelines.steps.queried import ArrowRows, SparkRows, without_zones
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -157,5 +157,5 @@ def test_every_rule_that_rows_can_break_has_words_for_it() -> None:
         if isinstance(stage, Split):
             for rule in contract_of(stage.table).rules:
                 assert "that breaks" not in rule.failure, (stage.table, rule.code)
-                assert rule.told(1).startswith(f"1 {rule.noun} ")
-                assert rule.told(2).startswith(f"2 {rule.noun}")
+                assert rule.phrase(1).startswith(f"1 {rule.noun} ")
+                assert rule.phrase(2).startswith(f"2 {rule.noun}")

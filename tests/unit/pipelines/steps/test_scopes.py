@@ -12,7 +12,7 @@ from expectations import rules
 from expectations.contract import Column, Contract
 from expectations.suite import gate
 from expectations.verdict import WHOLE, Tally
-from pipelines.steps.queried import SparkRows
+from pipelines.steps.batch_rows import SparkRows
 from pipelines.steps.scopes import MOST_SCOPES, History, count, file_scope, is_misplaced, is_of, scope_of, within
 from pipelines.steps.split import judged_by, marked
 

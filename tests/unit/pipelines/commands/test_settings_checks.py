@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli import main
-from pipelines.commands import oversights
+from pipelines.commands import settings_checks
 from pipelines.errors import UsageError
 from pipelines.settings import Settings, load
 
@@ -85,24 +85,24 @@ def test_a_run_makes_a_warehouse_whose_parent_is_there(tmp_path: Path, monkeypat
     monkeypatch.setenv("AFTERLOG_WAREHOUSE", str(tmp_path / "nowhere"))
 
     with pytest.raises(UsageError, match="does not exist"):
-        oversights.require_places(load(), {"warehouse": None, "landing": None}, creates=False)
-    oversights.require_places(load(), {"warehouse": None, "landing": None}, creates=True)
+        settings_checks.require_places(load(), {"warehouse": None, "landing": None}, creates=False)
+    settings_checks.require_places(load(), {"warehouse": None, "landing": None}, creates=True)
 
 
 def test_the_default_places_need_not_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.settings.PROJECT", tmp_path)
     settings = load()
     assert settings.landing == str(tmp_path / "landing")
-    oversights.require_places(settings, {"warehouse": None, "landing": None}, creates=False, lands=True)
+    settings_checks.require_places(settings, {"warehouse": None, "landing": None}, creates=False, lands=True)
     (tmp_path / "landing").touch()
     with pytest.raises(UsageError, match="is not a directory"):
-        oversights.require_places(settings, {"warehouse": None, "landing": None}, creates=True)
+        settings_checks.require_places(settings, {"warehouse": None, "landing": None}, creates=True)
 
 
 def test_a_place_that_cannot_be_looked_at_is_one_sentence(tmp_path: Path) -> None:
     settings = load(warehouse=str(tmp_path / ("a" * 300)))
     with pytest.raises(UsageError, match="cannot be looked at: File name too long"):
-        oversights.require_places(settings, {"warehouse": settings.warehouse}, creates=False)
+        settings_checks.require_places(settings, {"warehouse": settings.warehouse}, creates=False)
 
 
 @pytest.mark.parametrize(
@@ -126,14 +126,14 @@ def test_whoever_reads_topics_may_have_no_files(tmp_path: Path) -> None:
     nowhere = str(tmp_path / "nowhere")
     kafka = {"kafka": {"bootstrap_servers": "a:9092"}, "dlq": {"source": "kafka"}}
 
-    oversights.require_places(load(landing=nowhere, **kafka), {"landing": nowhere}, creates=True)
+    settings_checks.require_places(load(landing=nowhere, **kafka), {"landing": nowhere}, creates=True)
     with pytest.raises(UsageError, match="does not exist"):
-        oversights.require_places(load(landing=nowhere), {"landing": nowhere}, creates=True)
+        settings_checks.require_places(load(landing=nowhere), {"landing": nowhere}, creates=True)
 
 
 def test_a_uri_is_left_to_whoever_reads_it() -> None:
     settings = Settings(warehouse="abfss://somewhere/warehouse")
-    oversights.require_places(settings, {"warehouse": settings.warehouse}, creates=False)
+    settings_checks.require_places(settings, {"warehouse": settings.warehouse}, creates=False)
 
 
 def test_what_has_no_effect_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,8 +146,8 @@ def test_what_has_no_effect_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name in ("TOLRANCE", "GATES", "WHATEVER", "DEBUG", "LOCK__WAIT_SECONDS"):
         monkeypatch.setenv(f"AFTERLOG_{name}", "1")
 
-    told = [sentence for _, sentence in oversights.unknown_variables()]
-    told += oversights.remarks(Settings(landing=str(landing)))
+    told = [sentence for _, sentence in settings_checks.unknown_variables()]
+    told += settings_checks.remarks(Settings(landing=str(landing)))
 
     assert len(told) == 7
     for sentence, name in zip(
@@ -168,7 +168,7 @@ def test_what_has_no_effect_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_a_gate_without_effect_is_told(tmp_path: Path, table: str, ending: str) -> None:
-    one, *others = oversights.remarks(Settings(landing=str(tmp_path), gates={table: {"tolerance": 1.0}}))
+    one, *others = settings_checks.remarks(Settings(landing=str(tmp_path), gates={table: {"tolerance": 1.0}}))
     assert one.startswith(f'[gates."{table}"] has no effect: no gate of that name has a tolerance')
     assert one.endswith(ending)
     assert not others
@@ -176,14 +176,14 @@ def test_a_gate_without_effect_is_told(tmp_path: Path, table: str, ending: str) 
 
 def test_a_gate_with_an_effect_is_not_told(tmp_path: Path) -> None:
     settings = Settings(landing=str(tmp_path), gates={"silver.dlq_records": {"tolerance": 1.0}})
-    assert oversights.remarks(settings) == []
+    assert settings_checks.remarks(settings) == []
 
 
 def test_many_strays_are_counted(tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / f"{number:02}.jsonl").touch()
 
-    told = oversights.remarks(Settings(landing=str(tmp_path)))
+    told = settings_checks.remarks(Settings(landing=str(tmp_path)))
 
-    assert len(told) == oversights.MOST_NAMES + 1
+    assert len(told) == settings_checks.MOST_NAMES + 1
     assert "15 more" in told[-1]

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pipelines.engines import choose
-from pipelines.engines.choose import LeftToSpark
+from pipelines.engines.choose import UnsupportedByDuckDB
 from pipelines.engines.duckdb import sessions
 from pipelines.engines.duckdb.translate import translated
 
@@ -51,7 +51,7 @@ class ArrowRows:
         try:
             with sessions.refusals():
                 return self.connection.sql(translated(text.format(rows=self.name))).fetchall()
-        except LeftToSpark as left:
+        except UnsupportedByDuckDB as left:
             if left.is_defect:
                 choose.left_to_spark("a question about a batch", left)
             return SparkRows(self.frame).fetched(text)
