@@ -50,9 +50,7 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
                 F.coalesce("_object.application", "_object.repository.name", "_object.app.metadata.name")
             ),
             "commit": commit,
-            "what": F.nullif(
-                F.coalesce(given("what", "deployment.ref"), next(listed), revision, next(listed)), commit
-            ),
+            "what": F.nullif(F.coalesce(given("what", "deployment.ref"), next(listed), revision, next(listed)), commit),
             "link": given("link", "deployment_status.log_url", "deployment_status.target_url"),
             "environment": given("environment", "deployment.environment"),
         }

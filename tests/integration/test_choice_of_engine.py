@@ -15,7 +15,7 @@ from pipelines.catalog import CATALOG
 from pipelines.commands import display
 from pipelines.engines.choose import DUCKDB, SPARK, suits_duckdb
 from pipelines.engines.duckdb import engine
-from pipelines.engines.duckdb.translate import Untranslatable
+from pipelines.engines.duckdb.nodes import Untranslatable
 from pipelines.run.runner import run
 from pipelines.settings import Settings
 from pipelines.stage import Derive, Split, Summarise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipelines.engines import choose
-from pipelines.engines.duckdb.translate import Untranslatable
+from pipelines.engines.duckdb.nodes import Untranslatable
 from pipelines.steps import batch_rows, few_split
 
 FEW, LEFT_TO_SPARK, MANY = "few", "left to Spark", "many"

@@ -22,7 +22,9 @@ from expectations.contract import Contract
 from expectations.literals import name
 from pipelines import scratch
 from pipelines.engines.duckdb import functions
-from pipelines.engines.duckdb.translate import MACROS, Untranslatable, parameters, translated
+from pipelines.engines.duckdb.macros import MACROS
+from pipelines.engines.duckdb.nodes import Untranslatable
+from pipelines.engines.duckdb.translate import parameters, translated
 from pipelines.stores import places
 from pipelines.warehouse.change_feed import NamedFiles
 from pipelines.warehouse.data_files import DataFiles

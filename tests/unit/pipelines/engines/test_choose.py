@@ -10,7 +10,7 @@ import pytest
 from pipelines.engines import choose
 from pipelines.engines.choose import SPARK, Choice, UnsupportedByDuckDB, left_to_spark
 from pipelines.engines.duckdb import sessions
-from pipelines.engines.duckdb.translate import Untranslatable
+from pipelines.engines.duckdb.nodes import Untranslatable
 
 
 @pytest.mark.parametrize(
