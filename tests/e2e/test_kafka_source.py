@@ -618,8 +618,8 @@ def test_masks_at_landing_hide_records_of_topics_and_contradict_no_copy_from_a_f
     assert len({row["key"] for row in rows}) == 1
     assert all(row["lossy_encoding"] for row in landed(masked, SILVER))
 
-    # The same records in a file: with the mask they are copies, without it they take the place of what it left.
-    at = {row["offset"]: int(row["timestamp"].timestamp() * 1000) for row in rows}
+    # The same records in a file: with the mask they are copies. Without it nobody can tell that they are the same.
+    at = {row["offset"]: round(row["timestamp"].timestamp() * 1000) for row in rows}
     copies = [
         line(
             number, topic="dlq.masked", timestamp=at[number], key=secret, value=secret, headers=kip_1191(offset=number)
@@ -633,9 +633,9 @@ def test_masks_at_landing_hide_records_of_topics_and_contradict_no_copy_from_a_f
     assert (done[SILVER].accepted, done[SILVER].duplicates, done[SILVER].quarantined) == (0, 3, 0)
     land(open_, {"b.jsonl": copies[3:]})
     done = run(spark, open_, BRONZE, SILVER)
-    assert done[SILVER].quarantined == 0
-    kept = {row["dlq_offset"]: row["value"] for row in landed(open_, SILVER)}
-    assert kept == {number: b"<dropped>" if number < 3 else secret for number in range(6)}
+    assert (done[SILVER].accepted, done[SILVER].duplicates, done[SILVER].quarantined) == (3, 0, 0)
+    kept = sorted((row["dlq_offset"], row["value"]) for row in landed(open_, SILVER))
+    assert kept == sorted([(number, b"<dropped>") for number in range(6)] + [(number, secret) for number in (3, 4, 5)])
 
 
 def of_one_topic(broker: Broker, empty_warehouse: Path, place: Path, feed: str, topic: str) -> Settings:
