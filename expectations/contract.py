@@ -186,7 +186,11 @@ class Contract:
 
 
 def contract_of(table: str) -> Contract:
-    """Return the contract of a table, found by its path: ``silver.x`` is ``expectations/silver/x.py``."""
+    """Return the contract of a table, found by its path: ``silver.x`` is ``expectations/silver/x.py``.
+
+    >>> contract_of('silver.dlq_records').scope
+    'dlq_topic'
+    """
     contract = import_module(f"expectations.{table}").CONTRACT
     assert isinstance(contract, Contract)
     return contract

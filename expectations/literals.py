@@ -15,6 +15,9 @@ def spark(value: Any) -> str:
     """Return a value as a literal of Spark's SQL, which sqlglot reads alike.
 
     Raises TypeError: the value is no text, time, date or whole number.
+
+    >>> spark(date(2026, 11, 21))
+    "DATE '2026-11-21'"
     """
     if isinstance(value, datetime):
         return f"TIMESTAMP '{value.isoformat(sep=' ', timespec='microseconds')}'"
@@ -46,7 +49,11 @@ def text(value: str) -> str:
 
 
 def name(of: str) -> str:
-    """Return a name as an identifier of DuckDB and DataFusion."""
+    """Return a name as an identifier of DuckDB and DataFusion.
+
+    >>> print(name('row count'))
+    "row count"
+    """
     return '"' + of.replace('"', '""') + '"'
 
 

@@ -39,7 +39,11 @@ def sql(field: str = "{}", profile: str = "header_profile", topic: str = "dlq_to
 
 
 def owner_of(row: Mapping[str, Any]) -> str | None:
-    """Return the owner of a row: rows from before the column ``owner`` may have only a group."""
+    """Return the owner of a row: rows from before the column ``owner`` may have only a group.
+
+    >>> owner_of({'consumer_group': None, 'owner': 'sink'})
+    'sink'
+    """
     group: str | None = row.get(GROUP)
     return group if group is not None else row.get(OWNER)
 
@@ -55,7 +59,11 @@ def named(group: str | None, owner: str | None = None) -> str:
 
 
 def key_of(row: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return what tells owners apart: a group can be called like a connector."""
+    """Return what tells owners apart: a group can be called like a connector.
+
+    >>> key_of({'consumer_group': 'orders', 'owner': 'orders'})
+    ('orders', 'orders')
+    """
     return row[GROUP], owner_of(row)
 
 

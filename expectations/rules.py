@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, such as "1 line" and "2 batches"."""
+    """Return a number with its noun, such as "1 line" and "2 batches".
+
+    >>> counted(1, 'line'), counted(2000, 'batch')
+    ('1 line', '2,000 batches')
+    """
     return f"{number:,} {plural(number, noun)}"
 
 
@@ -149,17 +153,29 @@ class Rule:
 
 
 def not_null(meaning: str = "") -> Rule:
-    """Require a value; if the transform makes empty text null, absent, null and empty all break the rule."""
+    """Require a value; if the transform makes empty text null, absent, null and empty all break the rule.
+
+    >>> not_null().bound('dlq_offset').code
+    'dlq_offset.not_null'
+    """
     return Rule("not_null", "not_null", meaning=meaning)
 
 
 def one_of(*values: str | int, name: str = "one_of", meaning: str = "") -> Rule:
-    """Require one of the values."""
+    """Require one of the values.
+
+    >>> one_of('TCP', 'TLS').bound('protocol').arguments
+    ('TCP', 'TLS')
+    """
     return Rule(name, "one_of", values, meaning=meaning)
 
 
 def at_least(least: int, meaning: str = "") -> Rule:
-    """Require a number of at least ``least``."""
+    """Require a number of at least ``least``.
+
+    >>> at_least(0).bound('dlq_offset').failure
+    'had dlq_offset below 0'
+    """
     return Rule(f"at_least_{least}".replace("-", "minus_"), "between", (least, None), meaning=meaning)
 
 
@@ -174,7 +190,11 @@ def matches(name: str, pattern: str, meaning: str = "") -> Rule:
 
 
 def is_true(name: str, subject: str, meaning: str = "") -> Rule:
-    """Require an SQL predicate to be true; a null predicate does not break the rule."""
+    """Require an SQL predicate to be true; a null predicate does not break the rule.
+
+    >>> is_true('answered', 'status <> 0').bound('status').code
+    'status.answered'
+    """
     return Rule(name, "is_true", (), subject=subject, meaning=meaning)
 
 

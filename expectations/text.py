@@ -6,7 +6,11 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible(text: str) -> str:
-    """Escape controls, line ends, bidirectional marks and all else that is not printable, as JSON and Java do."""
+    """Escape controls, line ends, bidirectional marks and all else that is not printable, as JSON and Java do.
+
+    >>> visible('dlq.orders\\n')
+    'dlq.orders\\\\n'
+    """
     return (
         text
         if text.isprintable()

@@ -121,5 +121,9 @@ def readers(table: str) -> tuple[Stage, ...]:
 
 
 def stages_of_type(wanted: type[Type]) -> tuple[Type, ...]:
-    """Return the stages of a type, in the order data flows."""
+    """Return the stages of a type, in the order data flows.
+
+    >>> stages_of_type(Land)[0].table
+    'bronze.dlq_records'
+    """
     return tuple(stage for stage in CATALOG if isinstance(stage, wanted))

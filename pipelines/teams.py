@@ -126,7 +126,11 @@ def can_narrow(columns: Iterable[str]) -> bool:
 
 
 def is_of(team: str | None, teams: Sequence[str]) -> bool:
-    """Tell whether what is of these teams belongs into an answer that a team asks for; None: all belong."""
+    """Tell whether what is of these teams belongs into an answer that a team asks for; None: all belong.
+
+    >>> is_of('shop', ['shop', 'billing']), is_of('shop', [])
+    (True, False)
+    """
     return team is None or team in teams
 
 

@@ -21,7 +21,11 @@ LONGEST = 300  # characters of a name to compare: a Kafka topic's name has at mo
 
 
 def iso(at: datetime) -> str:
-    """Return a time as JSON has it everywhere: of UTC, in milliseconds, or in microseconds if it has any."""
+    """Return a time as JSON has it everywhere: of UTC, in milliseconds, or in microseconds if it has any.
+
+    >>> iso(datetime(2026, 11, 21, 2, 41, 7, tzinfo=UTC))
+    '2026-11-21T02:41:07.000Z'
+    """
     timespec = "microseconds" if at.microsecond % 1000 else "milliseconds"
     return at.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
@@ -37,7 +41,11 @@ def columns(name: str) -> int:
 
 
 def elided(name: str, most: int) -> str:
-    """Return a visible name in at most ``most`` columns (3 or more); an ellipsis replaces the middle of a long name."""
+    """Return a visible name in at most ``most`` columns (3 or more); an ellipsis replaces the middle of a long name.
+
+    >>> elided('dlq.orders.of.the.shop', 12)
+    'dlq.or….shop'
+    """
     shown = visible(name[: 2 * most] + name[2 * most :][-2 * most :])
     if columns(shown) <= most:
         return shown
@@ -54,7 +62,11 @@ def _start(name: str, most: int) -> str:
 
 
 def size_of(count: float) -> str:
-    """Return a number of bytes in a unit for people, such as 1.5 MB."""
+    """Return a number of bytes in a unit for people, such as 1.5 MB.
+
+    >>> size_of(1_500_000)
+    '1.5 MB'
+    """
     if count < 1000:
         return counted(round(count), "byte")
     for unit in ("kB", "MB", "GB"):
@@ -98,12 +110,20 @@ def near(name: str, known: Sequence[str]) -> str:
 
 
 def first_names(names: Sequence[str], most: int = MOST_LISTED) -> str:
-    """Return the first names, ``most`` of them, and how many more there are."""
+    """Return the first names, ``most`` of them, and how many more there are.
+
+    >>> first_names(['a', 'b', 'c'], 2)
+    'a, b and 1 more'
+    """
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """Return `` Did you mean 'orders'?`` for the end of a message, or an empty text if no known name is similar."""
+    """Return `` Did you mean 'orders'?`` for the end of a message, or an empty text if no known name is similar.
+
+    >>> hint('ordrs', ['orders', 'payments'])
+    " Did you mean 'orders'?"
+    """
     meant = [f"'{elided(candidate, WIDEST)}'" for candidate in close(name, known)]
     return f" Did you mean {' or '.join(meant)}?" if meant else ""

@@ -79,5 +79,9 @@ def news_of_a_test(now: datetime) -> News:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text in at most so many characters."""
+    """Return a text in at most so many characters.
+
+    >>> cut('a long sentence', 8)
+    'a long …'
+    """
     return text if len(text) <= most else f"{text[: most - 1]}…"

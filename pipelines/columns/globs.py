@@ -18,5 +18,9 @@ def like(glob: str) -> str:
 
 
 def matches(glob: str, name: str) -> bool:
-    """Tell whether a name matches a glob pattern, as Spark would with its regular expression."""
+    """Tell whether a name matches a glob pattern, as Spark would with its regular expression.
+
+    >>> matches('dlq.*', 'dlq.orders')
+    True
+    """
     return re.search(regex(glob).removesuffix(r"\z") + r"\Z", name) is not None

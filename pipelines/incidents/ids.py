@@ -45,7 +45,11 @@ def whole_id(wanted: str, known: Iterable[str], what: str, command: str) -> str:
 
 
 def survivor(name: str, into: Mapping[str, str]) -> str:
-    """Return the id of the incident that took in another one, directly or not; its own id if none did."""
+    """Return the id of the incident that took in another one, directly or not; its own id if none did.
+
+    >>> survivor('a', {'a': 'b', 'b': 'c'})
+    'c'
+    """
     while name in into:
         name = into[name]
     return name

@@ -217,7 +217,11 @@ def source_of(table: str) -> Land | None:
 
 
 def lasting(duration: timedelta) -> str:
-    """Return a duration in a unit that a person would choose, such as 32 hours or 3 days."""
+    """Return a duration in a unit that a person would choose, such as 32 hours or 3 days.
+
+    >>> lasting(timedelta(minutes=170))
+    '2 hours'
+    """
     seconds = max(0, int(duration.total_seconds()))
     for unit, length, least in (("day", 86_400, 3), ("hour", 3_600, 2), ("minute", 60, 2), ("second", 1, 0)):
         if seconds >= least * length:
@@ -227,7 +231,11 @@ def lasting(duration: timedelta) -> str:
 
 
 def moment(at: datetime) -> str:
-    """Return a time as people read it."""
+    """Return a time as people read it.
+
+    >>> moment(datetime(2026, 11, 21, 2, 41, 7, tzinfo=UTC))
+    '2026-11-21 02:41:07 UTC'
+    """
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
