@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Asset, Param, TriggerRule
 
 from dags.operators import AskCluster, BuildReports, FillLayer, Outcome, tell_failure
 from pipelines.catalog import POOL, stages
-from pipelines.stage import Ask, Derive, Land, Split, Stage, Summarise
+from pipelines.stage import Derive, Land, LookUp, Split, Stage, Summarise
 
 _NAME = r"^(?![\s\S]*[^A-Za-z0-9_.-])"
 PRINTABLE = r"^(?!-)(?=[\s\S]*\S)(?![\s\S]*[\x00-\x1f\x7f])"
@@ -19,7 +19,7 @@ PRINTABLE = r"^(?!-)(?=[\s\S]*\S)(?![\s\S]*[\x00-\x1f\x7f])"
 ASK = "ask"
 """The first task of a feed that asks the cluster."""
 
-_KEPT = {Land: "everything lands", Split: "gate, quarantine", Summarise: "gate", Derive: "gate", Ask: "no gate"}
+_KEPT = {Land: "everything lands", Split: "gate, quarantine", Summarise: "gate", Derive: "gate", LookUp: "no gate"}
 _DOC = """\
 The feed `{feed}`, from its landing directory to gold, once for what is new.
 

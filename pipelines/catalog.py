@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from pipelines.stage import Ask, Derive, Land, Split, Stage, Summarise
+from pipelines.stage import Derive, Land, LookUp, Split, Stage, Summarise
 
 # fmt: off
 CATALOG: tuple[Stage, ...] = (
@@ -50,8 +50,8 @@ CATALOG: tuple[Stage, ...] = (
     Summarise("silver.log_ranges", feed="delivery", inputs=("silver.log_batches", "silver.log_copies")),
     Summarise("silver.log_gaps", feed="delivery", inputs=("silver.log_ranges",)),
     Summarise("silver.transactions", feed="delivery", inputs=("silver.log_batches", "silver.log_gaps")),
-    Ask("silver.topic_policies", feed="delivery", inputs=("silver.log_ranges",)),
-    Ask("silver.acknowledged_topics", feed="delivery", inputs=("silver.acknowledgements",)),
+    LookUp("silver.topic_policies", feed="delivery", inputs=("silver.log_ranges",)),
+    LookUp("silver.acknowledged_topics", feed="delivery", inputs=("silver.acknowledgements",)),
     Summarise("silver.dlq_control_markers", feed="delivery", inputs=(
         "silver.dlq_records", "silver.log_batches", "silver.log_ranges")),
     Summarise("gold.dlq_counts", feed="dlq", also=("delivery",), inputs=(

@@ -78,8 +78,8 @@ class Derive(Summarise):
 
 
 @dataclass(frozen=True)
-class Ask(Stage):
+class LookUp(Stage):
     """Update the table with what the settings and a cluster say, and with the changed rows of the input.
 
-    The table's module is a ``steps.modules.AskModule``.
+    The table's module is a ``steps.modules.LookUpModule``.
     """

@@ -30,7 +30,7 @@ from pipelines.commands import completion, settings_checks
 from pipelines.errors import AfterlogError, ClustersLeft, UsageError
 from pipelines.run import sessions
 from pipelines.settings import Settings
-from pipelines.stage import Ask, Stage, Summarise
+from pipelines.stage import LookUp, Stage, Summarise
 from pipelines.stores import lock
 from pipelines.text import first_names, hint, near
 from pipelines.warehouse.tables import Warehouse
@@ -283,7 +283,7 @@ def _computed(table: str) -> Summarise:
     if table not in known:
         raise UsageError(f"No stage fills {table!r}.{near(table, tables)}")
     stage = known[table]
-    if isinstance(stage, Ask):
+    if isinstance(stage, LookUp):
         raise UsageError(f"{table} needs no rebuild: each run brings it up to date.")
     if not isinstance(stage, Summarise):
         raise UsageError(

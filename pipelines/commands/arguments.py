@@ -10,7 +10,7 @@ from pathlib import Path
 
 from expectations.text import visible
 from pipelines import moments
-from pipelines.engines.duckdb import translate
+from pipelines.engines.duckdb import nodes, translate
 from pipelines.errors import UsageError
 from pipelines.moments import moment_of
 from pipelines.settings import QUESTIONS
@@ -79,7 +79,7 @@ def _taken(text: str) -> set[str] | None:
     """Return the parameters that a statement takes; None if only Spark can parse it, which may take any."""
     try:
         return {*translate.parameters(text)}
-    except translate.Untranslatable:
+    except nodes.Untranslatable:
         return None
 
 

@@ -14,7 +14,7 @@ from pipelines.commands import arguments, query, remarks, statements, stored, ta
 from pipelines.commands import rows as printed
 from pipelines.commands.masked import masked
 from pipelines.commands.of_team import narrowed, unlimited
-from pipelines.engines.duckdb import sessions, translate
+from pipelines.engines.duckdb import nodes, sessions, translate
 from pipelines.errors import UsageError
 from pipelines.text import elided, hint
 from pipelines.warehouse.tables import Warehouse
@@ -110,7 +110,7 @@ def answer_without_jvm(
     try:
         seen = seen_by(rows_without_jvm(warehouse, text, values))
         written = printed.write(seen, form, sys.stdout, tabular.terminal_width(sys.stdout))
-    except (translate.Untranslatable, printed.Unprintable):
+    except (nodes.Untranslatable, printed.Unprintable):
         return None
     return remarks.remarks_after(warehouse, question.text, values, form, written)
 
@@ -151,7 +151,7 @@ def rows_without_jvm(warehouse: Warehouse, text: str, values: Mapping[str, argum
         if PARAMETERS.get(name) is int and isinstance(values[name], str | bool):
             raise UsageError(f":{name} takes a whole number, not '{elided(visible(str(values[name])), WIDEST)}'.")
         if name != "now" and type(values[name]) is not PARAMETERS.get(name):
-            raise translate.Untranslatable(f"the type of :{name}")
+            raise nodes.Untranslatable(f"the type of :{name}")
     tables = statements.statement_tables(text).intersection(stored.TABLES)
     fetched = sessions.answer(warehouse, text, values, tables, stored.present(warehouse, tables))
     return printed.FetchedRows(fetched.names, fetched.types, fetched.rows)

@@ -16,7 +16,7 @@ from expectations.owners import OWNER, owner_of, owner_sql
 from expectations.text import visible
 from pipelines import moments
 from pipelines.commands.coordinate import Coordinate
-from pipelines.engines.duckdb import sessions, translate
+from pipelines.engines.duckdb import nodes, sessions
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.incidents.signature import frame_of, pattern_of
@@ -522,7 +522,7 @@ def _choosing() -> Iterator[None]:
     """Say in one sentence why DuckDB cannot answer."""
     try:
         yield
-    except translate.Untranslatable as error:
+    except nodes.Untranslatable as error:
         raise UsageError(f"The records cannot be chosen: DuckDB cannot answer ({visible(str(error))}).") from None
 
 

@@ -12,11 +12,11 @@ from pipelines.run.batches import tables_beside
 from pipelines.run.contracts import contracts
 from pipelines.run.gates import still_held
 from pipelines.run.landing import reads_topics
-from pipelines.stage import Ask, Land, Split, Stage, Summarise
+from pipelines.stage import Land, LookUp, Split, Stage, Summarise
 from pipelines.steps import held, migrate
 from pipelines.steps.held import NOTHING_ACCEPTED, Acceptance
 from pipelines.steps.land import unread, waiting
-from pipelines.steps.modules import ask_module
+from pipelines.steps.modules import look_up_module
 from pipelines.warehouse import actions, progress, quality
 from pipelines.warehouse.progress import Progress
 from pipelines.warehouse.quality import StageRun
@@ -48,7 +48,7 @@ def _is_idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance
     migrate.lags(warehouse)  # refuses what a later version has changed
     owns = warehouse.of_clusters()
     landing: list[tuple[Land, Progress | None]] = []
-    asking: list[Ask] = []
+    looking_up: list[LookUp] = []
     for stage in stages:
         known = progress.load(warehouse, stage.table)
         if known and isinstance(stage, Split) and held.again(known, warehouse.settings, stage, accepted):
@@ -68,8 +68,8 @@ def _is_idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance
             warehouse.last_version(table) != ((known.reached(table) if known else None) or 0) for table in stage.inputs
         ):
             return False
-        elif isinstance(stage, Ask):
-            asking.append(stage)
+        elif isinstance(stage, LookUp):
+            looking_up.append(stage)
         beside = tables_beside(stage, known) if known else {}
         if any((version or 0) > (warehouse.last_version(table) or 0) for table, (_, version) in beside.items()):
             return False
@@ -83,7 +83,7 @@ def _is_idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance
             if len(owns) == 1:
                 raise
             left[own.cluster] = error
-    if any(ask_module(stage).is_stale(warehouse) for stage in asking):
+    if any(look_up_module(stage).is_stale(warehouse) for stage in looking_up):
         return False
     if left:
         raise ClustersLeft(left)

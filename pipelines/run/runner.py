@@ -12,8 +12,8 @@ from pipelines.run.idleness import blocked_upstream
 from pipelines.run.ids import new_run_id
 from pipelines.run.landing import Left, land_cluster
 from pipelines.run.stopped import Stopped
-from pipelines.run.summaries import ask, run_summary
-from pipelines.stage import Ask, Land, Split, Stage, Summarise
+from pipelines.run.summaries import look_up, run_summary
+from pipelines.stage import Land, LookUp, Split, Stage, Summarise
 from pipelines.steps import migrate
 from pipelines.steps.held import NOTHING_ACCEPTED, Acceptance
 from pipelines.steps.watch import NOBODY, Watch
@@ -109,9 +109,9 @@ def _run_stage(
             stage_runs += run_split(warehouse, stage, run_id, stopping, accepted)
         elif isinstance(stage, Summarise):
             stage_runs += run_summary(warehouse, stage, run_id, stopping)
-        elif isinstance(stage, Ask):
-            asked = ask(warehouse, stage, run_id)
-            stage_runs += [asked] if asked else []
+        elif isinstance(stage, LookUp):
+            looked_up = look_up(warehouse, stage, run_id)
+            stage_runs += [looked_up] if looked_up else []
     except Exception as error:
         if stopping():
             raise Stopped from None

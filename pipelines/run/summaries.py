@@ -1,4 +1,4 @@
-"""Batches of a Summarise or Ask stage -> the groups that they touch, made again."""
+"""Batches of a Summarise or LookUp stage -> the groups that they touch, made again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pipelines.run.batches import engine_of, news_of, passed, progress_of
 from pipelines.run.contracts import contracts
 from pipelines.run.ids import new_run_id
 from pipelines.run.stopped import Stopped
-from pipelines.stage import Ask, Summarise
-from pipelines.steps.modules import ask_module
+from pipelines.stage import LookUp, Summarise
+from pipelines.steps.modules import look_up_module
 from pipelines.steps.summarise import refreshed
 from pipelines.warehouse import change_feed, progress, quality
 from pipelines.warehouse.progress import Batch, Progress, Reading
@@ -36,7 +36,7 @@ def run_summary(warehouse: Warehouse, stage: Summarise, run_id: str, stopping: C
     return stage_runs
 
 
-def ask(warehouse: Warehouse, stage: Ask, run_id: str) -> StageRun | None:
+def look_up(warehouse: Warehouse, stage: LookUp, run_id: str) -> StageRun | None:
     """Update a table with what settings and cluster say, and with new rows of its input."""
     started_at = moments.now()
     known = progress_of(warehouse, stage)
@@ -46,7 +46,7 @@ def ask(warehouse: Warehouse, stage: Ask, run_id: str) -> StageRun | None:
         known = replace(known, pending=batch)
         progress.save(warehouse, stage.table, known)
     news = change_feed.changes(warehouse, table, batch[table]) if batch else None
-    refreshed = ask_module(stage).refresh(warehouse, news.rows if news else None)
+    refreshed = look_up_module(stage).refresh(warehouse, news.rows if news else None)
     if news:
         news.check()
     stage_run = None

@@ -15,7 +15,7 @@ from expectations.verdict import Verdict
 from pipelines.settings import Settings
 from pipelines.sources import landing
 from pipelines.sources.landing import LandedFile
-from pipelines.stage import Ask, Derive, Land, Split
+from pipelines.stage import Derive, Land, LookUp, Split
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class SplitModule(Protocol):
         ...
 
 
-class AskModule(Protocol):
+class LookUpModule(Protocol):
     """The module of an ``Ask`` table. It must have ``refresh``, and may have ``is_stale``."""
 
     def refresh(self, warehouse: Warehouse, news: DataFrame | None) -> int:
@@ -173,9 +173,9 @@ def split_module(stage: Split) -> SplitModule:
     return cast(SplitModule, _module(stage.table, defaults))
 
 
-def ask_module(stage: Ask) -> AskModule:
+def look_up_module(stage: LookUp) -> LookUpModule:
     """Return the module of an ``Ask`` table."""
-    return cast(AskModule, _module(stage.table, {"is_stale": _never_stale}))
+    return cast(LookUpModule, _module(stage.table, {"is_stale": _never_stale}))
 
 
 def derive_module(stage: Derive) -> DeriveModule:

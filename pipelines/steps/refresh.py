@@ -49,11 +49,11 @@ from pipelines.catalog import CATALOG
 from pipelines.columns import slices
 from pipelines.incidents import signature, verdict
 from pipelines.settings import ROOT, Settings
-from pipelines.stage import Ask, Summarise
+from pipelines.stage import LookUp, Summarise
 from pipelines.warehouse.groups import runs
 from pipelines.warehouse.ranges import Range
 
-REPLACED = frozenset(stage.table for stage in CATALOG if isinstance(stage, Summarise | Ask))
+REPLACED = frozenset(stage.table for stage in CATALOG if isinstance(stage, Summarise | LookUp))
 """The tables whose groups are replaced as a whole: some of their changed rows are written back unchanged."""
 _HEAD = re.compile(r"-- Refresh: (?P<column>\w+)(?:, a span of (?P<hours>\d+) hours? of (?P<spanned>\w+))?")
 _INPUT = re.compile(r"--   (?P<input>[a-z]+\.[a-z_]+): (?P<group>.+)")

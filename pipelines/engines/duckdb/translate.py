@@ -132,18 +132,18 @@ _CALLS = {
 def _cast(node: Expr) -> Expr:
     from sqlglot import exp
 
-    is_value = not isinstance(node.this, exp.Literal | exp.Null)
+    kind, is_value = node.args["to"], not isinstance(node.this, exp.Literal | exp.Null)
     if node.args.get("safe"):
         return call(_TRIES[_kind(node, _TRIES)], node.this)
-    if node.to.this == exp.DType.BIGINT and is_value:
+    if kind.this == exp.DType.BIGINT and is_value:
         return call("spark_bigint", node.this)
-    if node.to.this == exp.DType.TEXT and is_value:
+    if kind.this == exp.DType.TEXT and is_value:
         return call("spark_text", node.this)
-    if node.to.this == exp.DType.BINARY:
+    if kind.this == exp.DType.BINARY:
         return call("spark_binary", node.this)
-    if node.to.this == exp.DType.INT:
+    if kind.this == exp.DType.INT:
         return call("spark_int", node.this)
-    return exp.Cast(this=node.this, to=node.to)
+    return exp.Cast(this=node.this, to=kind)
 
 
 def _count_if(node: Expr) -> Expr:

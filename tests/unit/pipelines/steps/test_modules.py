@@ -11,12 +11,12 @@ import pytest
 
 from expectations.verdict import Verdict
 from pipelines.catalog import CATALOG, stages_of_type
-from pipelines.stage import Ask, Land, Split, Stage, Summarise
+from pipelines.stage import Land, LookUp, Split, Stage, Summarise
 from pipelines.steps import modules
-from pipelines.steps.modules import AskModule, LandModule, ReaderModule, SplitModule
+from pipelines.steps.modules import LandModule, LookUpModule, ReaderModule, SplitModule
 
-MUST: dict[type[Stage], set[str]] = {Land: {"parse"}, Split: {"transform"}, Ask: {"refresh"}}
-PROTOCOLS: dict[type[Stage], Any] = {Land: LandModule, Split: SplitModule, Ask: AskModule}
+MUST: dict[type[Stage], set[str]] = {Land: {"parse"}, Split: {"transform"}, LookUp: {"refresh"}}
+PROTOCOLS: dict[type[Stage], Any] = {Land: LandModule, Split: SplitModule, LookUp: LookUpModule}
 OF_FUNCTIONS = {  # properties in the protocol
     "parse_records": ["records", "settings"],
     "read_files": ["spark", "files", "damaged", "settings"],
@@ -64,5 +64,5 @@ def test_what_a_module_leaves_out_has_a_default() -> None:
     (pushes,) = [stage for stage in stages_of_type(Split) if stage.table == "silver.topology_pushes"]
     verdict = Verdict(pushes.table, "a run", 0, ())
     assert modules.split_module(pushes).explain(None, None, verdict, None) is verdict  # type: ignore[arg-type]
-    (acknowledged,) = [stage for stage in stages_of_type(Ask) if stage.table == "silver.acknowledged_topics"]
-    assert modules.ask_module(acknowledged).is_stale(None) is False  # type: ignore[arg-type]
+    (acknowledged,) = [stage for stage in stages_of_type(LookUp) if stage.table == "silver.acknowledged_topics"]
+    assert modules.look_up_module(acknowledged).is_stale(None) is False  # type: ignore[arg-type]

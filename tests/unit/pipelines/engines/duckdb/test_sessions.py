@@ -15,7 +15,7 @@ from expectations import literals
 from pipelines import scratch
 from pipelines.commands import query
 from pipelines.commands import rows as printed
-from pipelines.engines.duckdb import sessions, translate
+from pipelines.engines.duckdb import nodes, sessions
 from pipelines.errors import UsageError
 from pipelines.settings import Settings
 from pipelines.warehouse.tables import Warehouse
@@ -267,7 +267,7 @@ def test_both_engines_answer_the_same(text: str, spark: SparkSession, settings: 
     ],
 )
 def test_what_duckdb_would_answer_differently_is_left_to_spark(text: str, settings: Settings) -> None:
-    with pytest.raises(translate.Untranslatable):
+    with pytest.raises(nodes.Untranslatable):
         answered(settings, text)
 
 
@@ -324,12 +324,12 @@ def test_both_engines_find_the_same_matches(spark: SparkSession, settings: Setti
     ],
 )
 def test_a_pattern_that_the_engines_may_read_differently_is_left_to_spark(pattern: str, settings: Settings) -> None:
-    with pytest.raises(translate.Untranslatable):
+    with pytest.raises(nodes.Untranslatable):
         answered(settings, f"SELECT 'a' RLIKE {literals.spark(pattern)} AS m")
 
 
 def test_a_pattern_in_a_column_is_left_to_spark(settings: Settings) -> None:
-    with pytest.raises(translate.Untranslatable):
+    with pytest.raises(nodes.Untranslatable):
         answered(settings, f"SELECT s RLIKE s AS m FROM {VALUES}")
 
 
@@ -341,9 +341,9 @@ def test_values_are_bound_and_never_part_of_the_text(settings: Settings) -> None
 
 def test_no_file_is_within_reach_of_a_statement(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a\n1\n")
-    with pytest.raises(translate.Untranslatable):
+    with pytest.raises(nodes.Untranslatable):
         answered(settings, f"SELECT * FROM read_csv('{tmp_path}/a.csv')")
-    with pytest.raises(translate.Untranslatable):
+    with pytest.raises(nodes.Untranslatable):
         answered(settings, f"SELECT * FROM `{tmp_path}/a.csv`")
 
 
@@ -364,7 +364,7 @@ def test_tables_whose_rows_are_not_those_of_their_files_are_left_to_spark(
 ) -> None:
     place = Warehouse(settings).location("gold.a")
     spark.sql(f"CREATE TABLE delta.`{place}` (n INT) USING delta TBLPROPERTIES ({properties})")
-    with pytest.raises(translate.Untranslatable):
+    with pytest.raises(nodes.Untranslatable):
         answered(settings, "SELECT * FROM gold.a", ("gold.a",))
 
 
