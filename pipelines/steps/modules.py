@@ -110,7 +110,7 @@ class SplitModule(Protocol):
 
 
 class LookUpModule(Protocol):
-    """The module of an ``Ask`` table. It must have ``refresh``, and may have ``is_stale``."""
+    """The module of a ``LookUp`` table. It must have ``refresh``, and may have ``is_stale``."""
 
     def refresh(self, warehouse: Warehouse, news: DataFrame | None) -> int:
         """Update the table, given the changed rows of its input; return how many of the table's rows changed."""

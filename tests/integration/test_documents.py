@@ -262,3 +262,14 @@ def test_a_decision_has_context_decision_and_consequence(path: Path) -> None:
 def test_documents_stay_short() -> None:
     assert len(DOCUMENTS["ARCHITECTURE.md"].splitlines()) <= 150
     assert len(DOCUMENTS["README.md"].splitlines()) <= 170
+
+
+def test_what_recipes_name_is_there() -> None:
+    text = DOCUMENTS["docs/recipes.md"]
+    code = [path for place in (*PLACES, "") for path in (ROOT / place).glob("**/*.py" if place else "*.py")]
+    files = {path.name for path in code}
+    for name in re.findall(r"`(?:[\w/]+/)?(\w+\.py)`", text):
+        assert name in files, name
+    source = "".join(path.read_text(encoding="utf-8") for path in code if path.parts[len(ROOT.parts)] != "bench")
+    for name in re.findall(r"`(_?[A-Z]{3,}(?:_[A-Z]+)*|[A-Z][a-z]+[A-Z]\w+)`", text):
+        assert re.search(rf"\b{name}\b", source), name
