@@ -6,23 +6,14 @@ Spark's connector brings an older version of the same library, so these clients 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from py4j.java_gateway import (  # type: ignore[import-untyped]
-    GatewayClient,
-    GatewayParameters,
-    JavaGateway,
-)
-from py4j.protocol import (  # type: ignore[import-untyped]
-    REFERENCE_TYPE,
-    get_return_value,
-    is_error,
-)
+from py4j.java_gateway import GatewayClient, JavaGateway  # type: ignore[import-untyped]
+from py4j.protocol import REFERENCE_TYPE, get_return_value, is_error  # type: ignore[import-untyped]
 
-from pipelines.jvm import jars, launch, session
+from pipelines.jvm import jars, launch, small
 
 # What the clients need of the jars beside a broker's: no Log4j, which would start more slowly and log.
 _NEEDED = (
@@ -57,10 +48,8 @@ def newest() -> Iterator[Any]:
     """
     directory = Path(jars.class_path("broker")).parent
     needed = [jar for name in _NEEDED for jar in directory.glob(f"{name}-[0-9]*.jar")]
-    session.quieten_py4j()  # at level DEBUG Py4J logs everything that it sends, including secrets
-    options = launch.options(*launch.LIGHT, "-Xshare:auto", heap="96m")
-    port, token, process = launch.gateway(os.pathsep.join(map(os.fspath, needed)), options, daemonize_redirect=True)
-    gateway = Gateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
+    found, process = small.start(needed, auto_convert=True)
+    gateway = Gateway(gateway_parameters=found)
     try:
         yield gateway.jvm
     finally:

@@ -9,10 +9,14 @@ import atexit
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipelines.jvm import jars, launch, session
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import GatewayParameters  # type: ignore[import-untyped]
 
 _small: list[tuple[Any, subprocess.Popen[bytes]]] = []
 
@@ -43,15 +47,24 @@ def cut_off() -> None:
         process.kill()
 
 
+def start(needed: Iterable[Path], **parameters: Any) -> tuple[GatewayParameters, subprocess.Popen[bytes]]:
+    """Start a JVM with these jars that exits when this process does; return how a gateway reaches it, and its process.
+
+    ``parameters`` are more of the gateway's.
+    """
+    from py4j.java_gateway import GatewayParameters
+
+    session.quieten_py4j()  # at level DEBUG Py4J logs everything that it sends, including secrets
+    options = launch.options(*launch.LIGHT, "-Xshare:auto", heap="96m")
+    port, token, process = launch.gateway(os.pathsep.join(map(os.fspath, needed)), options, daemonize_redirect=True)
+    return GatewayParameters(port=port, auth_token=token, **parameters), process
+
+
 def _started() -> tuple[Any, subprocess.Popen[bytes]]:
-    """Start a JVM that exits when this process does; return its gateway and its process."""
-    from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]
+    from py4j.java_gateway import JavaGateway
 
     clients = Path(jars.class_path("spark")).parent.glob("kafka-clients-*.jar")
     # Kafka's OAuth login parses tokens with Jackson.
     names = ("slf4j-api", "jackson-core", "jackson-databind", "jackson-annotations")
-    needed = [*clients, *launch.pyspark_jars(*(f"{name}-[0-9]*.jar" for name in names))]
-    session.quieten_py4j()  # at level DEBUG Py4J logs everything that it sends, including secrets
-    options = launch.options(*launch.LIGHT, "-Xshare:auto", heap="96m")
-    port, token, process = launch.gateway(os.pathsep.join(map(os.fspath, needed)), options, daemonize_redirect=True)
-    return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token)), process
+    found, process = start([*clients, *launch.pyspark_jars(*(f"{name}-[0-9]*.jar" for name in names))])
+    return JavaGateway(gateway_parameters=found), process
