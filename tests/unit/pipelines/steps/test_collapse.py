@@ -50,8 +50,8 @@ def known_values(contract: Contract, rng: random.Random) -> dict[str, list[Any]]
             there = [value for value in there if value is not None]
         known[name] = rng.sample(there, min(len(there), rng.choice((1, 1, 2, 3))))
     known["_bronze_id"] = [f"{number:02}" for number in range(40)]
-    if contract.learned:
-        known[contract.learned] = ["a", "b", None, None]
+    if contract.late_key:
+        known[contract.late_key] = ["a", "b", None, None]
     return known
 
 
