@@ -360,7 +360,7 @@ def judge(episode: Row, topic: Topic) -> Judgement:
     verdict = _verdict(episode, evidence)
     who = subject(*key_of(episode))
     records_of = f"{counted(records, 'record')} of {episode['original_topic'] or 'an unknown topic'}"
-    why, change = _words(verdict, episode, evidence)
+    why, change = _WORDS[verdict](episode, evidence)
     return Judgement(verdict, evidence, f"{who} could not process {records_of}: {why}", change)
 
 
@@ -510,76 +510,98 @@ def shared_by(evidence: Evidence) -> str:
     return f"{percent(evidence.attribute_share_elsewhere)} of {evidence.attribute_compared_with}"
 
 
-def _words(verdict: str, episode: Row, evidence: Evidence) -> tuple[str, str]:
-    """Return why the verdict holds, and what would change it, as a clause and a sentence."""
-    records, share = episode["record_count"], evidence.attribute_share or 0.0
+def _pills(episode: Row, evidence: Evidence) -> tuple[str, str]:
+    records, died = episode["record_count"], died_around(episode, evidence)
+    top: Sequence[Row] = episode["top_records"] or []
+    if episode["source_record_count"] == 1 and top:
+        coordinate = at_offset(episode["original_topic"], top[0]["original_partition"], top[0]["original_offset"])
+        times = counted(records, "time") if records > 1 else "once"
+        why = f"one source record, {coordinate}, was dead-lettered {times}" + (f"; {died}" if died else "")
+    else:
+        why = f"{sources_of(episode)}; {_died(episode, evidence)}"
+    return f"{why}.", f"With more than {most_pills(records)} source records it would be no {POISON_PILL}."
 
-    def otherwise(changed: Evidence) -> str:
-        return f"would make it {_verdict(episode, changed)}"
 
-    known = died_around(episode, evidence)
-    died = known or "nothing tells which share died"
-    if verdict == POISON_PILL:
-        top: Sequence[Row] = episode["top_records"] or []
-        if episode["source_record_count"] == 1 and top:
-            coordinate = at_offset(episode["original_topic"], top[0]["original_partition"], top[0]["original_offset"])
-            times = counted(records, "time") if records > 1 else "once"
-            why = f"one source record, {coordinate}, was dead-lettered {times}"
-            why += f"; {known}" if known else ""
-        else:
-            why = f"{sources_of(episode)}; {died}"
-        return f"{why}.", f"With more than {most_pills(records)} source records it would be no {POISON_PILL}."
-    if verdict == KEY_LOCAL:
-        keys = few_keys(episode)
-        few = f"{keys} has" if keys == "one key" else f"{keys.partition(' ')[0]} of {keys_of(episode)} have"
-        return (
-            f"{few} {key_percent(episode, evidence.key_share or 0)} of them.",
-            f"A share of these keys below {percent(MOST)} {otherwise(replace(evidence, key_share=0.0))}.",
-        )
-    if verdict == PARTITION_LOCAL:
-        return (
-            f"{percent(evidence.partition_share or 0)} of the source records are of partition {evidence.partition}, "
-            f"and the topic has {evidence.partition_count} or more; {died}.",
-            f"A share of partition {evidence.partition} below {percent(NEARLY_ALL)} "
-            f"{otherwise(replace(evidence, partition_share=0.0))}.",
-        )
-    if verdict == PRODUCER_LOCAL:
-        what = shared(evidence.attribute_kind, evidence.attribute_name)
-        shown = {
-            (attribute["kind"], attribute["name"], attribute["value"]) for attribute in episode["attributes"] or ()
-        }
-        is_shown = (evidence.attribute_kind, evidence.attribute_name, evidence.attribute_value) in shown
-        many = percent(share) if is_shown else f"{at_least(share)} of the source records"
-        return (
-            f"{many} {what}, and {shared_by(evidence)}.",
-            f"It would be no evidence if more than {percent(COMMON)} of {evidence.attribute_compared_with} had it.",
-        )
-    if verdict == SYSTEMIC:
-        keys = f" and {keys_of(episode)}" if episode["key_count"] else ""
-        return (
-            f"{died}, in {counted(len(episode['partitions'] or ()), 'partition')}{keys}.",
-            f"A share below {percent(HIGH_SHARE)} {otherwise(replace(evidence, offset_share=0.0))}.",
-        )
-    if verdict == FLOOD:
-        archived = "it" if records == 1 else f"them, {sources_of(episode)}"
-        return (
-            f"{FLOODS[episode['disposition']]} archived {archived}; {died}.",
-            f"If the application had failed on each, it would be {reach_of(episode, evidence)}.",
-        )
+def _keys(episode: Row, evidence: Evidence) -> tuple[str, str]:
+    keys = few_keys(episode)
+    few = f"{keys} has" if keys == "one key" else f"{keys.partition(' ')[0]} of {keys_of(episode)} have"
+    return (
+        f"{few} {key_percent(episode, evidence.key_share or 0)} of them.",
+        f"A share of these keys below {percent(MOST)} {_otherwise(episode, replace(evidence, key_share=0.0))}.",
+    )
+
+
+def _partition(episode: Row, evidence: Evidence) -> tuple[str, str]:
+    return (
+        f"{percent(evidence.partition_share or 0)} of the source records are of partition {evidence.partition}, "
+        f"and the topic has {evidence.partition_count} or more; {_died(episode, evidence)}.",
+        f"A share of partition {evidence.partition} below {percent(NEARLY_ALL)} "
+        f"{_otherwise(episode, replace(evidence, partition_share=0.0))}.",
+    )
+
+
+def _producer(episode: Row, evidence: Evidence) -> tuple[str, str]:
+    share = evidence.attribute_share or 0.0
+    shown = {(attribute["kind"], attribute["name"], attribute["value"]) for attribute in episode["attributes"] or ()}
+    is_shown = (evidence.attribute_kind, evidence.attribute_name, evidence.attribute_value) in shown
+    many = percent(share) if is_shown else f"{at_least(share)} of the source records"
+    return (
+        f"{many} {shared(evidence.attribute_kind, evidence.attribute_name)}, and {shared_by(evidence)}.",
+        f"It would be no evidence if more than {percent(COMMON)} of {evidence.attribute_compared_with} had it.",
+    )
+
+
+def _everything(episode: Row, evidence: Evidence) -> tuple[str, str]:
+    keys = f" and {keys_of(episode)}" if episode["key_count"] else ""
+    return (
+        f"{_died(episode, evidence)}, in {counted(len(episode['partitions'] or ()), 'partition')}{keys}.",
+        f"A share below {percent(HIGH_SHARE)} {_otherwise(episode, replace(evidence, offset_share=0.0))}.",
+    )
+
+
+def _flood(episode: Row, evidence: Evidence) -> tuple[str, str]:
+    archived = "it" if episode["record_count"] == 1 else f"them, {sources_of(episode)}"
+    return (
+        f"{FLOODS[episode['disposition']]} archived {archived}; {_died(episode, evidence)}.",
+        f"If the application had failed on each, it would be {reach_of(episode, evidence)}.",
+    )
+
+
+def _nothing_known(episode: Row, evidence: Evidence) -> tuple[str, str]:
     reason = "no partition, key or header is known to stand out"
-    if verdict == REJECTION:
+    if evidence.is_rejection:
         reason = "the application rejected them"
     elif evidence.attribute_kind is not None and evidence.attribute_share_elsewhere is not None:
-        reason = (
-            f"{percent(share)} {shared(evidence.attribute_kind, evidence.attribute_name)}, and {shared_by(evidence)}"
-        )
+        attribute = shared(evidence.attribute_kind, evidence.attribute_name)
+        reason = f"{percent(evidence.attribute_share or 0.0)} {attribute}, and {shared_by(evidence)}"
     partition = f"{percent(NEARLY_ALL)} in one of several partitions"
     if evidence.partition_count > 1:
         partition = f"{percent(NEARLY_ALL)} in one partition"
     elif (evidence.partition_share or 0.0) >= NEARLY_ALL:
         partition = "another partition of the topic"
     return (
-        f"{reason}; {died}.",
+        f"{reason}; {_died(episode, evidence)}.",
         f"A share of at least {percent(HIGH_SHARE)} would make it {SYSTEMIC}; {partition} would make it "
         f"{PARTITION_LOCAL}.",
     )
+
+
+_WORDS = {
+    POISON_PILL: _pills,
+    KEY_LOCAL: _keys,
+    PARTITION_LOCAL: _partition,
+    PRODUCER_LOCAL: _producer,
+    SYSTEMIC: _everything,
+    FLOOD: _flood,
+    REJECTION: _nothing_known,
+    UNDETERMINED: _nothing_known,
+}
+"""Each says why a verdict holds, as a clause, and what would change it, as a sentence."""
+
+
+def _died(episode: Row, evidence: Evidence) -> str:
+    return died_around(episode, evidence) or "nothing tells which share died"
+
+
+def _otherwise(episode: Row, changed: Evidence) -> str:
+    return f"would make it {_verdict(episode, changed)}"
