@@ -66,20 +66,7 @@ def feed_dag(feed: str, schedule: str | None, *, asks: bool = False) -> DAG:
         description=f"{filled[0].table} to {filled[-1].table}, each step held to its contract",
         doc_md=_DOC.format(feed=feed, rows="\n".join(_row(stage) for stage in filled)),
         tags=["afterlog", feed],
-        params={
-            "landing": place("Landing directory; empty: as in the settings."),
-            "warehouse": place("Warehouse directory or URI; empty: as in the settings."),
-            "cluster": cluster(),
-            "kafka_connection": kafka_connection(),
-            "tolerance": Param(
-                None,
-                "Share of failing rows, 0 to 1, that every gate of this run tolerates; empty: as in the settings.",
-                type=["null", "number"],
-                minimum=0,
-                maximum=1,
-            ),
-            "accept": _accepted(filled),
-        },
+        params=_parameters(filled),
         default_args=defaults(pool=POOL, execution_timeout=timedelta(hours=1)),
     ) as dag:
         tasks = {
@@ -130,6 +117,24 @@ def defaults(**more: Any) -> dict[str, Any]:
         "retry_delay": timedelta(minutes=1),
         "on_failure_callback": tell_failure,
         **more,
+    }
+
+
+def _parameters(filled: Sequence[Stage]) -> dict[str, Param]:
+    """Return the parameters of a feed's DAG."""
+    return {
+        "landing": place("Landing directory; empty: as in the settings."),
+        "warehouse": place("Warehouse directory or URI; empty: as in the settings."),
+        "cluster": cluster(),
+        "kafka_connection": kafka_connection(),
+        "tolerance": Param(
+            None,
+            "Share of failing rows, 0 to 1, that every gate of this run tolerates; empty: as in the settings.",
+            type=["null", "number"],
+            minimum=0,
+            maximum=1,
+        ),
+        "accept": _accepted(filled),
     }
 
 

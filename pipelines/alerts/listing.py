@@ -9,12 +9,13 @@ from datetime import datetime
 from expectations.text import visible
 from pipelines import moments
 from pipelines.alerts import gone_routes
-from pipelines.alerts.messages import headline
+from pipelines.alerts.messages import Alert, headline
 from pipelines.alerts.outbox import Outbox, quiet
 from pipelines.commands import known
 from pipelines.commands.check import Check
 from pipelines.run.newest import moment
 from pipelines.settings import Settings
+from pipelines.settings.alerts import Route
 from pipelines.settings.teams import NO_TEAM
 from pipelines.teams import is_of
 from pipelines.text import iso
@@ -39,31 +40,21 @@ def listed(settings: Settings, form: str, team: str | None = None) -> str:
         route = routes.get(name)
         return is_of(team, [(route and route.team) or NO_TEAM])
 
-    waiting = []
-    for alert in (alert for alert in box.pending if is_asked(alert.route)):
-        route = routes.get(alert.route)
-        why = alert.answer or "to be sent by the next run"
-        if route is None:
-            why = "the settings have no such route"
-        elif box.is_muted(alert):
-            why = "its incident is muted"
-        elif not alert.attempts and quiet(route, alert.severity, now):
-            why = "quiet hours"
-        elif not alert.attempts and alert.not_before > now:
-            why = "suppressed: another alert about it was sent shortly before"
-        waiting.append(
-            {
-                "at": iso(alert.made_at),
-                "status": "pending",
-                "route": alert.route,
-                "id": alert.id,
-                "severity": alert.severity,
-                "title": headline(alert),
-                "attempts": alert.attempts,
-                "not_before": iso(alert.not_before),
-                "answer": why,
-            }
-        )
+    waiting = [
+        {
+            "at": iso(alert.made_at),
+            "status": "pending",
+            "route": alert.route,
+            "id": alert.id,
+            "severity": alert.severity,
+            "title": headline(alert),
+            "attempts": alert.attempts,
+            "not_before": iso(alert.not_before),
+            "answer": _why_waiting(alert, routes.get(alert.route), box, now),
+        }
+        for alert in box.pending
+        if is_asked(alert.route)
+    ]
     left = [
         {
             "at": iso(alert.at),
@@ -93,6 +84,19 @@ def listed(settings: Settings, form: str, team: str | None = None) -> str:
     if (more := len(waiting) + len(left) + len(over) - MOST_SHOWN) > 0:
         lines.append(f"and {more:,} more: --format json")
     return "\n".join(lines)
+
+
+def _why_waiting(alert: Alert, route: Route | None, box: Outbox, now: datetime) -> str:
+    """Say why an alert was not sent yet."""
+    if route is None:
+        return "the settings have no such route"
+    if box.is_muted(alert):
+        return "its incident is muted"
+    if not alert.attempts and quiet(route, alert.severity, now):
+        return "quiet hours"
+    if not alert.attempts and alert.not_before > now:
+        return "suppressed: another alert about it was sent shortly before"
+    return alert.answer or "to be sent by the next run"
 
 
 def checks(settings: Settings) -> Iterator[Check]:

@@ -110,8 +110,6 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
     if store == jars.S3 or (store and not jars.fault_of(store)):  # others can be those of the cluster, or of [spark]
         for_executors.append(jars.class_path(store))
         _add_behind(jars.class_path(store))
-    from pyspark.logger import PySparkLogger
-
     own = Path(scratch.directory("spark"))  # Spark must not put its warehouse in the user's directory
     os.environ.setdefault("SPARK_LOCAL_DIRS", os.fspath(own / "local"))  # a killed JVM leaves files here
     short_lived = short_lived and not on_cluster
@@ -148,16 +146,23 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
     jvm: Any = spark.sparkContext._jvm
     for name in LOOKED_UP:
         vars(jvm).setdefault(name, getattr(jvm, name))
-    spark.sparkContext.setLogLevel("ERROR")
+    _quieten(spark)
     if on_cluster:
         shipped.give_code(spark, own)
+    return spark
+
+
+def _quieten(spark: SparkSession) -> None:
+    """Keep Spark and PySpark from logging what is no error, and errors that are raised anyway."""
+    from pyspark.logger import PySparkLogger
+
+    spark.sparkContext.setLogLevel("ERROR")
     py4j = logging.getLogger("py4j")
     py4j.setLevel(max(py4j.level, logging.WARNING))
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        # These loggers repeat errors that are raised anyway, and can quote a record's value. A filter stays if logging
-        # is configured later, which would enable a disabled logger again.
+        # These loggers can quote a record's value. A filter stays if logging is configured later, which would enable a
+        # disabled logger again.
         PySparkLogger.getLogger(name).addFilter(_nothing)
-    return spark
 
 
 def _session(properties: dict[str, Any]) -> SparkSession:

@@ -102,28 +102,30 @@ class Cluster:
         described = {name: topic for name, topic in everything.items() if name in matching}
         if not described:
             raise self._nothing_matches(topics)
-        refused = sorted(name for name, topic in described.items() if not topic.readable)
-        wanted: dict[tuple[str, int], str] = {}
-        for name, topic in described.items():
-            if topic.topic_id == _NO_ID:
-                raise UsageError(f"The brokers have no id for topic {name}: Afterlog reads topics from Kafka 2.8 on.")
-            if topic.leaderless:
-                log.warning(
-                    "%s of topic %s: no leader, so nothing is read there now.", _partitions(topic.leaderless), name
-                )
-            if topic.readable and (not topic.leaderless or topic.topic_id in progress.followed):
-                wanted |= {(name, at): topic.topic_id for at in topic.partitions if at not in topic.leaderless}
+        logs = self._logs(_partitions_to_read(described, progress), topics.isolation_level, progress)
+        complaint = None
+        if refused := sorted(name for name, topic in described.items() if not topic.readable):
+            complaint = Refused(
+                f"Afterlog is not allowed to read {named(refused)}: grant it the operation Read on "
+                f"{'that topic' if len(refused) == 1 else 'those topics'}, or exclude it in the settings."
+            )
+        present = {name: topic.topic_id for name, topic in everything.items()}
+        whole = frozenset(name for name, topic in described.items() if topic.readable and not topic.leaderless)
+        return TopicSnapshot(logs, present, complaint, cluster_id or progress.cluster_id, whole)
+
+    def _logs(self, wanted: Mapping[tuple[str, int], str], isolation: str, progress: TopicProgress) -> tuple[Log, ...]:
+        """Return partitions, given with their topics' ids, with their offsets."""
         reached = {(id_, at): topic.reached(at) for id_, topic in progress.followed.items() for at in topic.next}
         starts = self._offsets(wanted, "earliest", "read_committed")
-        ends = self._offsets(wanted, "latest", topics.isolation_level)
+        ends = self._offsets(wanted, "latest", isolation)
         ahead = [
             partition for partition in wanted if ends[partition] < reached.get((wanted[partition], partition[1]), 0)
         ]
         last = ends
         # Offsets behind an open transaction are there, though read_committed hides them.
-        if ahead and topics.isolation_level == "read_committed":
+        if ahead and isolation == "read_committed":
             last = ends | self._offsets(ahead, "latest", "read_uncommitted")
-        logs = (
+        return tuple(
             Log(
                 topic=partition[0],
                 topic_id=topic_id,
@@ -134,15 +136,6 @@ class Cluster:
             )
             for partition, topic_id in wanted.items()
         )
-        complaint = None
-        if refused:
-            complaint = Refused(
-                f"Afterlog is not allowed to read {named(refused)}: grant it the operation Read on "
-                f"{'that topic' if len(refused) == 1 else 'those topics'}, or exclude it in the settings."
-            )
-        present = {name: topic.topic_id for name, topic in everything.items()}
-        whole = frozenset(name for name, topic in described.items() if topic.readable and not topic.leaderless)
-        return TopicSnapshot(tuple(logs), present, complaint, cluster_id or progress.cluster_id, whole)
 
     def check(self, spans: Iterable[OffsetRange]) -> None:
         """Check that the topics still have the ids of the spans; raises Changed if one does not."""
@@ -255,6 +248,22 @@ class _Topic:
     partitions: tuple[int, ...]
     leaderless: frozenset[int]
     readable: bool
+
+
+def _partitions_to_read(described: Mapping[str, _Topic], progress: TopicProgress) -> dict[tuple[str, int], str]:
+    """Return the partitions with a leader of topics that can be read, with the topics' ids.
+
+    Raises UsageError: the brokers have no ids of topics.
+    """
+    wanted: dict[tuple[str, int], str] = {}
+    for name, topic in described.items():
+        if topic.topic_id == _NO_ID:
+            raise UsageError(f"The brokers have no id for topic {name}: Afterlog reads topics from Kafka 2.8 on.")
+        if topic.leaderless:
+            log.warning("%s of topic %s: no leader, so nothing is read there now.", _partitions(topic.leaderless), name)
+        if topic.readable and (not topic.leaderless or topic.topic_id in progress.followed):
+            wanted |= {(name, at): topic.topic_id for at in topic.partitions if at not in topic.leaderless}
+    return wanted
 
 
 def _partitions(numbers: Iterable[int]) -> str:

@@ -27,6 +27,7 @@ from pipelines.warehouse import erased
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
+    from pipelines.replay.client import Topic
     from pipelines.replay.planning import Draft, Entry
     from pipelines.replay.run import Progress
     from pipelines.run.stop import Stop
@@ -100,18 +101,7 @@ def drawn(
     entries = planning.judged(letters, known, options)
     planning.judge_loops(entries, eligibility.letter_topics(warehouse))
     planning.judge_erased(entries, erased.places(warehouse))
-    cluster_id, targets = "", {}
-    if not dry_run:
-        from pipelines.replay import client
-
-        admin = client.admin(settings)
-        cluster_id = client.cluster_id(admin)
-        wanted = sorted({entry.topic for entry in entries if entry.topic is not None})
-        targets = {name: topic for name, topic in client.describe(admin, wanted).items() if topic.ends is not None}
-        planning.judge_targets(entries, options, targets)
-        planning.judge_letters(entries, options, warehouse)
-        if fetches:
-            planning.fetch_originals(entries, options, warehouse)
+    cluster_id, targets = ("", {}) if dry_run else _asked(entries, options, warehouse, fetches)
     planning.judge_claims(entries, options, eligibility.claims(settings, entries))
     if not fetches:
         for entry in entries:
@@ -137,6 +127,23 @@ def drawn(
         transform=repair,
         said=said,
     )
+
+
+def _asked(
+    entries: Sequence[Entry], options: Options, warehouse: Warehouse, fetches: bool
+) -> tuple[str, dict[str, Topic]]:
+    """Judge dead letters by what their cluster says; return its id and the targets that it has, by name."""
+    from pipelines.replay import client
+
+    admin = client.admin(warehouse.settings)
+    cluster_id = client.cluster_id(admin)
+    wanted = sorted({entry.topic for entry in entries if entry.topic is not None})
+    targets = {name: topic for name, topic in client.describe(admin, wanted).items() if topic.ends is not None}
+    planning.judge_targets(entries, options, targets)
+    planning.judge_letters(entries, options, warehouse)
+    if fetches:
+        planning.fetch_originals(entries, options, warehouse)
+    return cluster_id, targets
 
 
 def explain(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:

@@ -230,18 +230,7 @@ def explained(
             "is_repeated": is_repeated,
         }
         return json.dumps(facts)
-    lines = [visible(candidate.coordinate)]
-    if rule is not None and rule.verdict is not None and candidate.verdict is None:
-        lines.append(
-            f"  {action}: rule {len(tried)}, {visible(rule.name)!r}, looks at the verdict of an incident, and the "
-            "record is of none yet, so a person decides."
-        )
-    elif rule is not None:
-        lines.append(f"  {action}: rule {len(tried)}, {visible(rule.name)!r}, is the first that matches.")
-    elif tried:
-        lines.append(f"  {action}: none of {counted(len(tried), 'rule')} matches, so a person decides.")
-    else:
-        lines.append(f"  {action}: there are no rules, so a person decides.")
+    lines = [visible(candidate.coordinate), f"  {action}: {_deciding(rule, len(tried), candidate.verdict)}."]
     if candidate.incident_id:
         lines.append(f"  It is of incident {candidate.incident_id}, {candidate.verdict}.")
     if candidate.replayed:
@@ -261,6 +250,17 @@ def explained(
     else:
         lines.append(f"  The tables know nothing against a replay to {visible(entry.topic or 'its target')}.")
     return "\n".join(lines)
+
+
+def _deciding(rule: Rule | None, tried: int, verdict: str | None) -> str:
+    """Say which rule decides about a dead letter, or why a person does; ``verdict`` is that of its incident."""
+    if rule is None:
+        none_matches = f"none of {counted(tried, 'rule')} matches" if tried else "there are no rules"
+        return f"{none_matches}, so a person decides"
+    named = f"rule {tried}, {visible(rule.name)!r}"
+    if rule.verdict is not None and verdict is None:
+        return f"{named}, looks at the verdict of an incident, and the record is of none yet, so a person decides"
+    return f"{named}, is the first that matches"
 
 
 def listed(rows: Sequence[Mapping[str, Any]], states: Mapping[str, str], replayed: Mapping[str, int], form: str) -> str:

@@ -19,6 +19,32 @@ MOST_RANGES = 100
 OUTCOMES = ("refused", "duplicate", "conflict", "supersede", "identify")
 SKIPPED = "_skipped"  # column of a candidate: true if the row belongs to other tables
 
+_OUTCOME = """CASE
+    WHEN _known THEN 'duplicate'
+    WHEN NOT _valid AND (NOT _is_first OR _in_quarantine) THEN 'duplicate'
+    WHEN NOT _valid THEN 'refused'
+    WHEN _told THEN 'duplicate'
+    WHEN _takes THEN IF(_supersedes, 'supersede', 'identify')
+    WHEN _stands AND _supersedes AND _is_first THEN 'supersede'
+    WHEN _stands AND (_as_existing AND NOT _supersedes OR _lossy) THEN 'duplicate'
+    WHEN _stands AND NOT _supersedes THEN 'conflict'
+    WHEN _is_first THEN NULL
+    WHEN _lossy OR _as_first THEN 'duplicate'
+    ELSE 'conflict' END"""
+"""What becomes of a candidate:
+
+- ``refused``: the row breaks rules that keep it out of the table;
+- ``duplicate``: the table has a row from the same row of bronze; or the table or the batch has the grain with the
+  same content; or it has the grain, and the row is a lossy copy; or the row breaks rules, and the quarantine or the
+  batch has a row from the same row of bronze;
+- ``conflict``: the same grain with other content; an existing row stays, and within a batch the lowest
+  ``_bronze_id`` wins;
+- ``supersede``: the lossless record that replaces a lossy copy in the table;
+- ``identify``: a duplicate of an existing row without the contract's ``late_key`` column; the duplicate has that
+  column and replaces the existing row;
+- null: the row is accepted and was in quarantine.
+"""
+
 
 @dataclass(frozen=True)
 class Census:
@@ -106,18 +132,7 @@ def decided(
 
     It reads judged ``{rows}``. ``repeats`` tells whether a grain can repeat among them. ``{existing_rows}`` are the
     table's rows within the census's ranges; they have the ``existing_columns`` (None: there are none).
-    ``{quarantined}`` are the quarantine's rows, if it ``has_quarantine``. ``outcome`` is
-
-    - ``refused``: the row breaks rules that keep it out of the table;
-    - ``duplicate``: the table has a row from the same row of bronze; or the table or the batch has the grain with the
-      same content; or it has the grain, and the row is a lossy copy; or the row breaks rules, and the quarantine or the
-      batch has a row from the same row of bronze;
-    - ``conflict``: the same grain with other content; an existing row stays, and within a batch the lowest
-      ``_bronze_id`` wins;
-    - ``supersede``: the lossless record that replaces a lossy copy in the table;
-    - ``identify``: a duplicate of an existing row without the contract's ``late_key`` column; the duplicate has that
-      column and replaces the existing row;
-    - null: the row is accepted and was in quarantine.
+    ``{quarantined}`` are the quarantine's rows, if it ``has_quarantine``. ``outcome`` is `_OUTCOME`.
 
     Rows with the ``late_key`` column take precedence. A row without it and with other content than theirs belongs to
     another incarnation. ``leaves_quarantine`` is true if the row was in quarantine and the table has it now.
@@ -134,13 +149,6 @@ def decided(
         )
     named = ", ".join(dict.fromkeys(_quoted((*contract.row, *contract.grain))))
     rivals, in_order = _rivals(contract, contract.grain), _in_order(contract)
-    quarantined = (
-        f"SELECT met.*, coalesce(of_quarantine._is_there, false) AS _in_quarantine FROM met "
-        f"LEFT JOIN (SELECT {', '.join(_quoted(contract.identity))}, true AS _is_there FROM {{quarantined}}) "
-        f"AS of_quarantine ON {_equal('met', 'of_quarantine', contract.identity)}"
-        if has_quarantine
-        else "SELECT met.*, false AS _in_quarantine FROM met"
-    )
     late_key = f"`{contract.late_key}`" if contract.late_key else "CAST(NULL AS STRING)"
     return f"""
         WITH judged AS (
@@ -152,25 +160,13 @@ def decided(
         ), placed AS (
             SELECT *, row_number() OVER (PARTITION BY {rivals}, _told ORDER BY {in_order}) AS _place,
                 first_value(_content) OVER (PARTITION BY {rivals}, _told ORDER BY {in_order}) AS _first_content
-            FROM ({quarantined})
+            FROM ({_quarantined(contract, has_quarantine)})
         ), compared AS (
             SELECT *, _place = 1 AS _is_first, coalesce(_existing_lossy, false) AND NOT _lossy AS _supersedes,
                 _content <=> _existing_content AS _as_existing, _content <=> _first_content AS _as_first
             FROM placed
         ), found AS (
-            SELECT *, CASE
-                WHEN _known THEN 'duplicate'
-                WHEN NOT _valid AND (NOT _is_first OR _in_quarantine) THEN 'duplicate'
-                WHEN NOT _valid THEN 'refused'
-                WHEN _told THEN 'duplicate'
-                WHEN _takes THEN IF(_supersedes, 'supersede', 'identify')
-                WHEN _stands AND _supersedes AND _is_first THEN 'supersede'
-                WHEN _stands AND (_as_existing AND NOT _supersedes OR _lossy) THEN 'duplicate'
-                WHEN _stands AND NOT _supersedes THEN 'conflict'
-                WHEN _is_first THEN NULL
-                WHEN _lossy OR _as_first THEN 'duplicate'
-                ELSE 'conflict' END AS _outcome
-            FROM compared
+            SELECT *, {_OUTCOME} AS _outcome FROM compared
         ), leaving AS (
             SELECT *, coalesce(_outcome = 'conflict', false) AS conflicts,
                 _in_quarantine AND (_known OR _valid AND NOT coalesce(_outcome = 'conflict', false))
@@ -315,6 +311,17 @@ def _identified(contract: Contract, repeats: bool, existing_columns: Collection[
                     )
                 )
             )"""
+
+
+def _quarantined(contract: Contract, has_quarantine: bool) -> str:
+    """Add whether the quarantine has a row from the same row of bronze."""
+    if not has_quarantine:
+        return "SELECT met.*, false AS _in_quarantine FROM met"
+    return (
+        f"SELECT met.*, coalesce(of_quarantine._is_there, false) AS _in_quarantine FROM met "
+        f"LEFT JOIN (SELECT {', '.join(_quoted(contract.identity))}, true AS _is_there FROM {{quarantined}}) "
+        f"AS of_quarantine ON {_equal('met', 'of_quarantine', contract.identity)}"
+    )
 
 
 def _quoted(names: Iterable[str]) -> list[str]:

@@ -131,36 +131,13 @@ def _found(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    failed = sorted({outcome.code for outcome in verdict.failed})
-    scopes = list(dict.fromkeys(outcome.scope for outcome in verdict.failed if outcome.scope is not None))
-    *_, last = contract.grain
-    parts = [
-        F.concat(F.lit(f"{name}="), F.substring(F.col(name).cast("string"), 1, 250))
-        for name in contract.grain
-        if name != "cluster"
-    ]
-    line = F.concat(F.col("_source"), F.lit(" line "), F.substring("_bronze_id", 1, _ID))
-    position = F.col(contract.position) if contract.position else F.lit(None)
-    mask = F.col("_broken_rules")
-    refused = F.when(contract.refused(mask), F.array(F.lit(OF_THE_ROW))).otherwise(F.array())
-    rows = (
-        judged.where(mask != 0)
-        .select(
-            "_source",
-            F.substring("_bronze_id", 1, _ID).alias("id"),
-            position.cast("bigint").alias("position"),
-            F.when(F.col(SCOPE).isin(scopes[:MOST_LOCATED]), F.col(SCOPE)).alias("of"),
-            F.explode(F.concat(contract.violations(mask), refused)).alias("code"),
-            F.when(F.col(last).isNull(), line).otherwise(F.concat_ws(" ", *parts)).alias("coordinates"),
-        )
-        .where(F.col("code").isin(failed))
-        .withColumn("of", F.explode(F.array_distinct(F.array("of", F.lit(None)))))
-    )
     of_a_source = Window.partitionBy("code", "of", "_source")
     of_a_rule = Window.partitionBy("code", "of")
     in_order = of_a_source.orderBy(F.asc_nulls_last("position"), "coordinates", "id")
+    nth, rows_of_source = F.row_number().over(in_order).alias("nth"), F.count("*").over(of_a_source).alias("rows")
     sources = (
-        rows.select("*", F.row_number().over(in_order).alias("nth"), F.count("*").over(of_a_source).alias("rows"))
+        _failing_rows(verdict, judged, contract)
+        .select("*", nth, rows_of_source)
         .where(F.col("nth") <= MOST_LOOKED_FOR)
         .groupBy("code", "of", "_source")
         .agg(
@@ -191,6 +168,37 @@ def _found(
         found[key] = Found((*before, source), row["sources"], row["all_rows"])
         coordinates[key] = tuple(sorted((*coordinates.get(key, ()), *row["at"]))[:MOST_COORDINATES])
     return found, coordinates
+
+
+def _failing_rows(verdict: Verdict, judged: DataFrame, contract: Contract) -> DataFrame:
+    """Select a row for each failing rule that a row breaks, and one more if its scope fails."""
+    from pyspark.sql import functions as F
+
+    failed = sorted({outcome.code for outcome in verdict.failed})
+    scopes = list(dict.fromkeys(outcome.scope for outcome in verdict.failed if outcome.scope is not None))
+    *_, last = contract.grain
+    parts = [
+        F.concat(F.lit(f"{name}="), F.substring(F.col(name).cast("string"), 1, 250))
+        for name in contract.grain
+        if name != "cluster"
+    ]
+    line = F.concat(F.col("_source"), F.lit(" line "), F.substring("_bronze_id", 1, _ID))
+    position = F.col(contract.position) if contract.position else F.lit(None)
+    mask = F.col("_broken_rules")
+    refused = F.when(contract.refused(mask), F.array(F.lit(OF_THE_ROW))).otherwise(F.array())
+    return (
+        judged.where(mask != 0)
+        .select(
+            "_source",
+            F.substring("_bronze_id", 1, _ID).alias("id"),
+            position.cast("bigint").alias("position"),
+            F.when(F.col(SCOPE).isin(scopes[:MOST_LOCATED]), F.col(SCOPE)).alias("of"),
+            F.explode(F.concat(contract.violations(mask), refused)).alias("code"),
+            F.when(F.col(last).isNull(), line).otherwise(F.concat_ws(" ", *parts)).alias("coordinates"),
+        )
+        .where(F.col("code").isin(failed))
+        .withColumn("of", F.explode(F.array_distinct(F.array("of", F.lit(None)))))
+    )
 
 
 @dataclass(frozen=True)
