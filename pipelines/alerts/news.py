@@ -17,7 +17,7 @@ from pipelines.commands.incidents.reading import INCIDENTS, Incidents
 from pipelines.incidents import ids
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED
-from pipelines.incidents.verdict import in_words
+from pipelines.incidents.words import in_words
 from pipelines.run import newest
 from pipelines.text import iso
 from pipelines.warehouse.tables import Warehouse

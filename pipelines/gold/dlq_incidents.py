@@ -7,8 +7,9 @@ from typing import Any
 
 from expectations.contract import contract_of
 from expectations.owners import OWNER, owner_of
+from pipelines.incidents.evidence import Topic
 from pipelines.incidents.severity import severity
-from pipelines.incidents.verdict import Topic, judge
+from pipelines.incidents.verdict import judge
 
 Row = Mapping[str, Any]
 

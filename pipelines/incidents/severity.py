@@ -6,22 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from expectations.rules import counted
+from pipelines.incidents.evidence import FEW, NEARLY_ALL
 from pipelines.incidents.verdict import (
-    FEW,
     FLOOD,
     FLOODS,
     KEY_LOCAL,
-    NEARLY_ALL,
     PARTITION_LOCAL,
     POISON_PILL,
     PRODUCER_LOCAL,
     SYSTEMIC,
     Judgement,
-    died_around,
-    percent,
     reach_of,
-    sources_of,
 )
+from pipelines.incidents.words import died_around, percent, sources_of
 
 LEVELS = ("critical", "high", "medium", "low")
 LIMITED = (POISON_PILL, KEY_LOCAL, PRODUCER_LOCAL)

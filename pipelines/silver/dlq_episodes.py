@@ -12,7 +12,7 @@ from typing import Any
 from expectations.owners import OWNER, owner_of
 from pipelines.incidents import ids
 from pipelines.incidents.episodes import Episode, Minute, episodes, merged
-from pipelines.incidents.verdict import FEW_IF_REPEATED, LEAST_KEYS, MOST_KEYS
+from pipelines.incidents.evidence import FEW_IF_REPEATED, LEAST_KEYS, MOST_KEYS
 
 MOST_ATTRIBUTES = 24
 HASHES = 2**64

@@ -29,7 +29,8 @@ from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
 from pipelines.incidents.signature import FINGERPRINT
 from pipelines.incidents.state import moment as moment_of
-from pipelines.incidents.verdict import POISON_PILL, at_offset, few_keys, in_words, percent
+from pipelines.incidents.verdict import POISON_PILL
+from pipelines.incidents.words import at_offset, few_keys, in_words, percent
 from pipelines.site import addresses, payloads
 from pipelines.site.content import Case, Command, Partition, Row, Sample, Suspect
 from pipelines.site.tables import Tables

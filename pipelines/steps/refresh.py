@@ -47,7 +47,7 @@ from typing import Any
 
 from pipelines.catalog import CATALOG
 from pipelines.columns import slices
-from pipelines.incidents import signature, verdict
+from pipelines.incidents import evidence, signature
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import LookUp, Summarise
 from pipelines.warehouse.groups import runs
@@ -160,7 +160,7 @@ def select_of(table: str) -> str:
 @cache
 def _rules() -> dict[str, str]:
     """Return expressions of rules whose home is Python, by their names in braces."""
-    expressions = {**signature.sql(), "fingerprint": signature.fingerprint(), "is_few": verdict.IS_FEW}
+    expressions = {**signature.sql(), "fingerprint": signature.fingerprint(), "is_few": evidence.IS_FEW}
     return {f"{{{name}}}": text.replace("{", "{{").replace("}", "}}") for name, text in expressions.items()}
 
 

@@ -16,7 +16,7 @@ from pipelines.commands.incidents.reading import RECORDS, SUSPECTS, Incidents, n
 from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
 from pipelines.incidents.state import sparkline
-from pipelines.incidents.verdict import (
+from pipelines.incidents.words import (
     are_all_counted,
     at_least,
     at_offset,

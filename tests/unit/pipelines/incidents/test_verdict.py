@@ -10,19 +10,10 @@ from typing import Any
 import duckdb
 import pytest
 
+from pipelines.incidents.evidence import IS_FEW, Topic, is_few
 from pipelines.incidents.severity import severity
-from pipelines.incidents.verdict import (
-    IS_FEW,
-    VERDICTS,
-    Judgement,
-    Topic,
-    at_least,
-    is_few,
-    judge,
-    keys_of,
-    percent,
-    reach_of,
-)
+from pipelines.incidents.verdict import VERDICTS, Judgement, judge, reach_of
+from pipelines.incidents.words import at_least, keys_of, percent
 from pipelines.steps.refresh import select_of
 
 
