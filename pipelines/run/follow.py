@@ -417,9 +417,9 @@ class Follower:
 
     def _tidy(self) -> None:
         """Remove gate results older than Data Docs show; otherwise only building a report removes them."""
-        from expectations import suite
+        from expectations import docs
 
-        suite.forget(self.settings.reports() / "gx", self.settings.report.keep_runs)
+        docs.forget(self.settings.reports() / "gx", self.settings.report.keep_runs)
 
     def _last_words(self) -> int:
         self._write("ended")

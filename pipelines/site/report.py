@@ -125,9 +125,9 @@ def _document(directory: Path, keep_runs: int) -> None:
     state = json.dumps([version("great_expectations"), pages.version(), keep_runs, kept])
     if (site / "index.html").is_file() and note.is_file() and note.read_text(encoding="utf-8") == state:
         return
-    from expectations import suite
+    from expectations import docs
 
-    suite.build_docs(directory / "gx", site, keep_runs)
+    docs.build_docs(directory / "gx", site, keep_runs)
     replace_text(note, state, durable=False)
 
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from great_expectations.expectations.core import ExpectColumnSumToBeBetween
 
-from expectations import rules, suite
+from expectations import native, rules
 from expectations.bronze.dlq_records import HEADERS
 from expectations.contract import Column, Contract, contract_of
+from expectations.docs import build_docs
 from expectations.silver import dlq_records
-from expectations.suite import GateUnusable, build_docs, gate, gate_facts
+from expectations.suite import GateUnusable, gate, gate_facts
 from expectations.verdict import Scope, Tally, Verdict
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ def test_of_an_unreadable_file_no_row_may_fail_to_be_read(
     assert list(verdict.broken(scopes)) == (["file:a"] if broken else [])
 
 
-@pytest.mark.parametrize("expectation", [suite.ExpectMatch, suite.ExpectNotNull, suite.ExpectBetween])
+@pytest.mark.parametrize("expectation", [native.ExpectMatch, native.ExpectNotNull, native.ExpectBetween])
 def test_an_expectation_that_answers_no_breaks_every_scope(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, expectation: type[Any]
 ) -> None:
@@ -343,7 +344,7 @@ def test_facts_must_be_zero(tmp_path: Path) -> None:
 
 def test_the_configuration_of_an_expectation_follows_its_fields() -> None:
     fields: dict[str, Any] = {"min_value": 0, "max_value": 0, "meta": {"code": "a"}}
-    one = suite.ExpectZero(column="a", **fields)
+    one = native.ExpectZero(column="a", **fields)
     told = one.configuration
     assert one.configuration is told
     assert told.kwargs == ExpectColumnSumToBeBetween(column="a", **fields).configuration.kwargs
