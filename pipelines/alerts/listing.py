@@ -10,7 +10,8 @@ from expectations.text import visible
 from pipelines import moments
 from pipelines.alerts import gone_routes
 from pipelines.alerts.messages import Alert, headline
-from pipelines.alerts.outbox import Outbox, quiet
+from pipelines.alerts.outbox import Outbox
+from pipelines.alerts.routes import quiet
 from pipelines.commands import known
 from pipelines.commands.check import Check
 from pipelines.run.newest import moment

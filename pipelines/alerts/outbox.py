@@ -6,7 +6,6 @@ an alert repeats, with the same id, only if the process dies between the receive
 
 from __future__ import annotations
 
-import contextlib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
@@ -14,22 +13,19 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from pipelines.alerts.channels import channel_of
 from pipelines.alerts.messages import Alert
 from pipelines.alerts.news import OVER, TURNED, Known, News
-from pipelines.columns import globs
+from pipelines.alerts.routes import quiet, wants
 from pipelines.errors import EnvironmentLacking
 from pipelines.incidents.ids import survivor
 from pipelines.incidents.severity import LEVELS
 from pipelines.settings.alerts import Route
 from pipelines.stores.base import Store
-from pipelines.teams import is_of
 from pipelines.text import iso
-from pipelines.warehouse.alert_log import FILE, LOCK, kind_of
+from pipelines.warehouse.alert_log import FILE, kind_of
 
-ASKED = ".asked"
 VERSION = 1
 MOST_LOGGED = 500
 REMEMBERED = timedelta(days=30)
@@ -455,58 +451,6 @@ class Outbox:
                 "opening_count": sum(not change.is_over for change in alert.news),
             }
         )
-
-
-def sole_sender(store: Store) -> contextlib.AbstractContextManager[bool]:
-    """Tell whether this process is the only sender, for as long as the context lasts.
-
-    Raises EnvironmentLacking: the store cannot be written.
-    """
-    return store.lock(LOCK, "alerts")
-
-
-def ask(store: Store) -> None:
-    """Ask whoever sends now to look again when done, as it may have looked before this process had news.
-
-    Raises EnvironmentLacking: the store cannot be written.
-    """
-    store.write(ASKED, b"", durable=False)
-
-
-def is_asked(store: Store) -> bool:
-    """Tell whether somebody asked to look again."""
-    return store.has(ASKED)
-
-
-def heed(store: Store) -> None:
-    """Take over what was asked, before looking."""
-    store.remove(ASKED)
-
-
-def wants(route: Route, change: News, teams: Sequence[str] = ()) -> bool:
-    """Tell whether a route gets news of this kind, which is of these teams."""
-    whose = change.group or change.owner  # news that an earlier version kept has no owner
-    return (
-        change.rank <= LEVELS.index(route.severity)
-        and is_of(route.team, teams)
-        and (route.group == "*" or (whose is not None and globs.matches(route.group, whose)))
-        and (route.topic == "*" or any(globs.matches(route.topic, topic) for topic in change.topics))
-        and (not route.verdicts or change.verdict in route.verdicts)
-        and (not route.news or change.kind in route.news)
-    )
-
-
-def quiet(route: Route, severity: str, now: datetime) -> bool:
-    """Tell whether a route is silent at a time about news of a severity."""
-    hours = route.quiet_hours
-    if hours is None or hours.begin == hours.end:
-        return False
-    if hours.except_severity is not None and LEVELS.index(severity) <= LEVELS.index(hours.except_severity):
-        return False
-    at = now.astimezone(ZoneInfo(hours.timezone)).time()
-    if hours.begin < hours.end:
-        return hours.begin <= at < hours.end
-    return at >= hours.begin or at < hours.end
 
 
 def _openings(logged: Mapping[str, Any]) -> int:

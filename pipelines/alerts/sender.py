@@ -14,7 +14,8 @@ from pipelines.alerts.channels import Frame, channel_of
 from pipelines.alerts.delivery import Outcome, Post
 from pipelines.alerts.messages import Alert
 from pipelines.alerts.news import Snapshot, changes, snapshot
-from pipelines.alerts.outbox import LONGEST_RETRY, Outbox, ask, heed, is_asked, sole_sender
+from pipelines.alerts.outbox import LONGEST_RETRY, Outbox
+from pipelines.alerts.turns import ask, heed, is_asked, sole_sender
 from pipelines.errors import readable
 from pipelines.settings import Settings
 from pipelines.settings.alerts import Route

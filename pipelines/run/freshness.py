@@ -11,7 +11,7 @@ from pipelines.catalog import CATALOG
 from pipelines.errors import AfterlogError, EnvironmentLacking
 from pipelines.stage import Land, Stage
 from pipelines.steps import held
-from pipelines.steps.land import unread, waiting
+from pipelines.steps.waiting import unread, waiting
 from pipelines.warehouse import progress
 from pipelines.warehouse.tables import Warehouse
 

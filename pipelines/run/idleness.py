@@ -15,8 +15,8 @@ from pipelines.run.landing import reads_topics
 from pipelines.stage import Land, LookUp, Split, Stage, Summarise
 from pipelines.steps import held, migrate
 from pipelines.steps.held import NOTHING_ACCEPTED, Acceptance
-from pipelines.steps.land import unread, waiting
 from pipelines.steps.modules import look_up_module
+from pipelines.steps.waiting import unread, waiting
 from pipelines.warehouse import actions, progress, quality
 from pipelines.warehouse.progress import Progress
 from pipelines.warehouse.quality import StageRun

@@ -15,7 +15,7 @@ from pipelines import moments
 from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.settings import Settings
 from pipelines.stage import Land
-from pipelines.steps.land import unread
+from pipelines.steps.waiting import unread
 from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.progress import Progress
 from pipelines.warehouse.tables import Warehouse

@@ -13,18 +13,18 @@ from expectations.contract import contract_of
 from expectations.rules import counted
 from pipelines import moments
 from pipelines.columns.cached import cached
-from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
+from pipelines.errors import AfterlogError, EnvironmentLacking
 from pipelines.kafka import offsets
 from pipelines.kafka import records as kafka_records
 from pipelines.kafka.cluster import Cluster, TopicSnapshot, connected
 from pipelines.kafka.errors import Changed, is_kafkas, sentence_of
-from pipelines.kafka.offsets import Gap, Log, OffsetRange, ReadPlan, TopicProgress
-from pipelines.settings import Settings, Topics
+from pipelines.kafka.offsets import Gap, Log, OffsetRange, TopicProgress
+from pipelines.settings import Topics
 from pipelines.sources import landing
 from pipelines.sources.landing import LandedFile
-from pipelines.sources.logs import files as log_files
 from pipelines.stage import Land
 from pipelines.steps.modules import land_module, listing, reader_module
+from pipelines.steps.waiting import look, topic_progress_of, unread
 from pipelines.steps.watch import NOBODY, Watch
 from pipelines.text import files_of, first_names
 from pipelines.warehouse import erased, few_rows, jvmless, progress, quality
@@ -44,51 +44,6 @@ MOST_NAMES = 200
 MOST_ATTEMPTS = 3
 MOST_TOPICS = 5  # named in a message
 MOST_SKIPPED = 12  # names of skipped lines, such as APIs, in a message
-
-
-def unread(settings: Settings, stage: Land, known: Progress | None) -> dict[str, LandedFile]:
-    """Return the feed's files that are new or have changed since they were read, by source."""
-    directory = settings.landing_of(stage.directory)
-    read = known.files_in(directory) if known else {}
-    if stage.reader:
-        return reader_module(stage).unread(directory, read)
-    listed = landing.listing(directory)
-    new = {source: file for source, file in listed.items() if read.get(source) != file}
-    if stage.is_rotated:
-        new = log_files.brought_along(directory, listed, new, log_files.pattern_of(settings, stage.directory)) | new
-    return new
-
-
-def waiting(
-    settings: Settings, stages: Sequence[tuple[Land, Progress | None]], noting: Warehouse | None = None
-) -> dict[str, int]:
-    """Ask Kafka how many offsets the stages have not read, by table; offsets in gaps count too.
-
-    In the warehouse ``noting``, if there is one, note that topics are read to their ends if none are left.
-
-    Raises AfterlogError: the settings or the cluster have an error, and no stage has offsets to read.
-    """
-    found: dict[str, int] = {}
-    wrong: list[AfterlogError] = []
-    asking = [(stage, known, topics) for stage, known in stages if (topics := settings.topics_of(stage.directory))]
-    if not asking:
-        return found
-    with connected(settings) as cluster:
-        for stage, known, topics in asking:
-            looked_at = moments.now()
-            try:
-                snapshot, plan = _look(cluster, topics, _topic_progress(settings, known))
-            except UsageError as error:  # concerns this feed's topics; those of other feeds may be ok
-                wrong.append(error)
-                continue
-            late = (*offsets.unread(plan.followed, snapshot.logs), *plan.gaps)
-            found[stage.table] = sum(span.length for span in late)
-            if noting and not late:
-                progress.note_read(noting, stage.table, snapshot.whole, looked_at)
-            wrong += [snapshot.complaint] if snapshot.complaint else []
-    if wrong and not any(found.values()):
-        raise wrong[0]
-    return found
 
 
 @dataclass(frozen=True)
@@ -136,16 +91,6 @@ def _listed(counts: Counter[str]) -> str:
     """Return counts in words, greatest first."""
     most = [f"{name} {times:,}" for name, times in sorted(counts.items(), key=lambda count: (-count[1], count[0]))]
     return first_names(most, MOST_SKIPPED)
-
-
-def _topic_progress(settings: Settings, known: Progress | None) -> TopicProgress:
-    return known.topics.get(settings.cluster, TopicProgress()) if known else TopicProgress()
-
-
-def _look(cluster: Cluster, topics: Topics, topic_progress: TopicProgress) -> tuple[TopicSnapshot, ReadPlan]:
-    """Return a snapshot of the topics in the cluster, and the plan for reading them."""
-    snapshot = cluster.snapshot(topics, topic_progress)
-    return snapshot, offsets.follow(topic_progress, snapshot.logs, snapshot.present)
 
 
 class _Landing:
@@ -324,11 +269,11 @@ class _Landing:
     @property
     def topic_progress(self) -> TopicProgress:
         """How far the topics are read."""
-        return _topic_progress(self.settings, self.known)
+        return topic_progress_of(self.settings, self.known)
 
     def look(self, cluster: Cluster, topics: Topics) -> TopicSnapshot:
         """Take a snapshot of the topics, save the progress that follows from it, and record the gaps."""
-        snapshot, plan = _look(cluster, topics, self.topic_progress)
+        snapshot, plan = look(cluster, topics, self.topic_progress)
         at = moments.now().isoformat()
         gaps = tuple(Gap(span, self.run_id, at) for span in plan.gaps)
         for span in plan.gaps:

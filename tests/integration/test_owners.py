@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from expectations.contract import contract_of, later_columns
 from expectations.owners import OWNER
-from pipelines.alerts import news, outbox
+from pipelines.alerts import news, routes
 from pipelines.catalog import stages
 from pipelines.commands import ask, show, trace
 from pipelines.commands.incidents import front, listing, story
@@ -140,8 +140,8 @@ def test_alerts_name_the_connector_and_routes_choose_it(connectors: Settings) ->
     assert f"{JDBC} on crm.people" in jdbc.title
     for group, wanted in (("connector *", True), ("*-jdbc", True), ("*", True), ("people-jdbc", False)):
         route = Route(name="r", kind="json", url_env="X", severity="low", group=group)
-        assert outbox.wants(route, jdbc) is wanted
-        assert outbox.wants(route, replace(jdbc, owner=None)) is (group == "*")
+        assert routes.wants(route, jdbc) is wanted
+        assert routes.wants(route, replace(jdbc, owner=None)) is (group == "*")
 
 
 def test_metrics_have_the_owner(connectors: Settings) -> None:

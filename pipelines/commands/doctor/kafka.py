@@ -14,7 +14,7 @@ from pipelines.commands.check import Check, environment_error, greatest
 from pipelines.commands.doctor.warehouse import was_written
 from pipelines.errors import AfterlogError
 from pipelines.stage import Land
-from pipelines.steps.land import waiting
+from pipelines.steps.waiting import waiting
 from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.tables import Warehouse
 

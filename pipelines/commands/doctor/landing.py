@@ -16,8 +16,8 @@ from pipelines.sources import landing
 from pipelines.sources.logs import files as log_files
 from pipelines.sources.logs import unknown
 from pipelines.stage import Land
-from pipelines.steps.land import unread
 from pipelines.steps.modules import listing
+from pipelines.steps.waiting import unread
 from pipelines.text import files_of
 from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.tables import Warehouse

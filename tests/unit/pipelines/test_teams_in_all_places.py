@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.alerts import news
-from pipelines.alerts.outbox import wants
+from pipelines.alerts.routes import wants
 from pipelines.commands import ask, findings
 from pipelines.commands import rows as printed
 from pipelines.commands.findings import NOT_READ_ON, key_of

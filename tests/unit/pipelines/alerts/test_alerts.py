@@ -28,7 +28,9 @@ from pipelines.alerts.channels import Frame, channel_of
 from pipelines.alerts.delivery import Outcome
 from pipelines.alerts.messages import Alert
 from pipelines.alerts.news import News, Seen, Snapshot, changes, snapshot
-from pipelines.alerts.outbox import Outbox, quiet, sole_sender
+from pipelines.alerts.outbox import Outbox
+from pipelines.alerts.routes import quiet
+from pipelines.alerts.turns import sole_sender
 from pipelines.cli import app
 from pipelines.errors import EnvironmentLacking
 from pipelines.incidents.severity import LEVELS
