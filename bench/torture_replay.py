@@ -24,9 +24,10 @@ from pipelines.broker import Broker
 from pipelines.errors import AfterlogError
 from pipelines.replay import earlier
 from pipelines.replay.client import Admin, admin
-from pipelines.replay.journal import Journal, State, place_of
+from pipelines.replay.journal import Journal, place_of
 from pipelines.replay.model import Plan
 from pipelines.replay.run import run
+from pipelines.replay.states import State
 from pipelines.settings import Settings, load
 from tests.testing.replays import (
     POINTS,

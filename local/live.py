@@ -17,7 +17,7 @@ from local.kafka_requests import Connection
 from pipelines.broker import DIRECTORY as OTHER_BROKER
 from pipelines.broker import Broker
 from pipelines.replay import actions, store
-from pipelines.replay.candidates import Choice
+from pipelines.replay.choice import Choice
 from pipelines.replay.judge import Options
 from pipelines.settings import ROOT, Kafka, Settings
 from pipelines.warehouse import jvmless

@@ -22,7 +22,7 @@ from pipelines.commands import clusters, completion
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
-    from pipelines.replay.candidates import Choice
+    from pipelines.replay.choice import Choice
     from pipelines.replay.run import Progress
 
 app = typer.Typer(no_args_is_help=True, help="Send dead letters back to Kafka: chosen, planned, explained, once.")
@@ -93,9 +93,10 @@ def plan_replay(
     cluster: ClusterOption = None,
 ) -> None:
     """Plan a replay: say what would be replayed, what not and why, in which order; keep the plan."""
-    from pipelines.replay import actions, candidates, judge
+    from pipelines.replay import actions, judge
+    from pipelines.replay.choice import Choice
 
-    choice = candidates.Choice(incident, where, tuple(record or ()), by_rules, limit, team)
+    choice = Choice(incident, where, tuple(record or ()), by_rules, limit, team)
     tables = _of_choice(_warehouse(warehouse, cluster, team), choice)
     most = tables.settings.replay.max_replays if max_replays is None else max_replays
     target, allowed = None if to == "original" else to, tuple(sorted({*(allow or ())}))
@@ -260,9 +261,10 @@ def discard_letters(
     cluster: ClusterOption = None,
 ) -> None:
     """Give up dead letters: write it down, delete nothing."""
-    from pipelines.replay import actions, candidates
+    from pipelines.replay import actions
+    from pipelines.replay.choice import Choice
 
-    choice = candidates.Choice(incident, where, tuple(record or ()), limit=limit)
+    choice = Choice(incident, where, tuple(record or ()), limit=limit)
     tables = _of_choice(_warehouse(warehouse, cluster), choice)
     show_answers([actions.discard(tables, choice, note)])
 
@@ -289,7 +291,8 @@ def _of_plan(plan: str, warehouse: str | None, cluster: str | None) -> Warehouse
 
 def _of_choice(tables: Warehouse, choice: Choice) -> Warehouse:
     """Return the warehouse of the cluster whose dead letters are chosen; raises UsageError: nothing tells which."""
-    from pipelines.replay.candidates import Candidates, Choice
+    from pipelines.replay.candidates import Candidates
+    from pipelines.replay.choice import Choice
 
     if (incident := choice.incident) is not None:
         return clusters.that_knows(tables, f"Incident {incident}", lambda own: Candidates(own).incident(incident))

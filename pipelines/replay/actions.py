@@ -18,17 +18,20 @@ from pipelines.errors import AfterlogError, UsageError
 from pipelines.privacy import Masks
 from pipelines.replay import eligibility, judge, outcomes, planning, rules, store, telling, transform
 from pipelines.replay.before import Before
-from pipelines.replay.candidates import BY_RULES, Candidate, Candidates, Choice
-from pipelines.replay.journal import Journal, Request, State, Status, place_of
+from pipelines.replay.candidate import Candidate
+from pipelines.replay.candidates import Candidates
+from pipelines.replay.choice import BY_RULES, Choice
+from pipelines.replay.journal import Journal, place_of
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Letter, Plan, Replayed
+from pipelines.replay.states import Request, State, Status
 from pipelines.teams import Teams
 from pipelines.warehouse import erased
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from pipelines.replay.client import Topic
-    from pipelines.replay.planning import Draft, Entry
+    from pipelines.replay.draft import Draft, Entry
     from pipelines.replay.run import Progress
     from pipelines.run.stop import Stop
 

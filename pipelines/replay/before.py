@@ -16,7 +16,7 @@ from pipelines.commands.incidents.incident import Incident
 from pipelines.commands.incidents.reading import INCIDENTS, Incidents
 from pipelines.commands.readers import Readers, readers_of
 from pipelines.errors import UsageError
-from pipelines.replay.planning import Draft
+from pipelines.replay.draft import Draft
 from pipelines.run.newest import lasting
 from pipelines.text import first_names, iso
 from pipelines.warehouse.tables import Warehouse

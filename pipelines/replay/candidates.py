@@ -21,147 +21,37 @@ from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.incidents.signature import frame_of, pattern_of
 from pipelines.replay import origins
+from pipelines.replay.accepted import (
+    COLUMNS,
+    HELD,
+    INCIDENTS,
+    IS_REPLAYED,
+    LETTER,
+    PLANS,
+    QUARANTINE,
+    REPLAYED,
+    REPLAYS,
+    TABLES,
+    TRANSACTIONS,
+    same_letter,
+    statement_of,
+)
+from pipelines.replay.candidate import Candidate, Replay
+from pipelines.replay.choice import Choice
 from pipelines.replay.conditions import condition
 from pipelines.replay.died_again import ReplayedRecords
-from pipelines.replay.model import Letter, Source, attempt_of
+from pipelines.replay.model import Letter, attempt_of
 from pipelines.replay.rules import Rules
-from pipelines.teams import Limits, Teams, in_words, is_of, refuse_others
+from pipelines.teams import Teams, is_of, refuse_others
 from pipelines.text import elided
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
-RECORDS, QUARANTINE, HELD = "silver.dlq_records", "quarantine.dlq_records", "held.dlq_records"
-MARKERS, LETTERS, TRANSACTIONS = "silver.dlq_control_markers", "silver.dead_letters", "silver.transactions"
-INCIDENTS = "gold.dlq_incidents"
-PLANS, REPLAYS, REPLAYED = "gold.replay_plans", "gold.replays", "gold.replayed_records"
-OUTCOMES, DISCARDS = "gold.replay_outcomes", "gold.replay_discards"
-BY_RULES = "the rules"
-MOST_NAMED = 1_000
 PAGE = 50_000  # dead letters that are in memory at once while they are tested one by one
 WIDEST = 80
 
 SIGNATURE = ("consumer_group", "original_topic", "disposition", "exception_class", "exception_cause_class")
-COLUMNS = (
-    *("_bronze_id", "dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset", "dlq_timestamp", "header_profile"),
-    *("disposition", "original_topic", "original_topic_id", "original_partition", "original_offset"),
-    *("original_timestamp", "consumer_group", "error_message", "exception_class", "exception_cause_class"),
-    *("exception_stacktrace", "routed_at", "payload_copied", "control_marker_suspected", "key", "value"),
-    *(
-        "earlier_hops",
-        "user_headers",
-        "lossy_encoding",
-        "_ingested_at",
-        "routed_at_source",
-        "dlq_timestamp_type",
-        "fingerprint_version",
-        OWNER,
-        "masked",
-    ),
-)
 HOW_MANY = "more records than [replay] most_records allows"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Which dead letters are wanted: of an incident, at coordinates, of a condition, or those that the rules replay.
-
-    With a ``team`` only its own are.
-    """
-
-    incident: str | None = None
-    where: str | None = None
-    records: tuple[str, ...] = ()
-    by_rules: bool = False
-    limit: int | None = None
-    team: str | None = None
-
-    def __post_init__(self) -> None:
-        """Raise UsageError: nothing is chosen, or in two ways."""
-        ways = [self.incident is not None, self.where is not None, bool(self.records), self.by_rules]
-        if sum(ways) != 1:
-            raise UsageError("Choose records in one way: --incident, --where, --record or --by-rules.")
-        if len(self.records) > MOST_NAMED:
-            raise UsageError(f"--record can name at most {MOST_NAMED:,} records: choose more with --where.")
-
-    def __str__(self) -> str:
-        """Return it in words, for the table of plans; a condition is cut."""
-        if self.incident is not None:
-            said = f"incident {self.incident}"
-        elif self.where is not None:
-            said = f"where {elided(self.where, 500)}"
-        elif self.records:
-            shown = ", ".join(self.records[:20]) + (" and more" if len(self.records) > 20 else "")
-            said = f"record {shown}"
-        else:
-            said = BY_RULES
-        said += f", of {in_words([self.team])}" if self.team is not None else ""
-        return said + (f", at most {self.limit:,}" if self.limit is not None else "")
-
-
-@dataclass(frozen=True)
-class Replay:
-    """An earlier replay: its plan, and the dead letter that it replayed, of ``group``.
-
-    ``is_itself`` is false if that is another dead letter of the same source record.
-    """
-
-    plan_id: str
-    letter: Letter
-    group: str | None
-    is_itself: bool
-
-    @property
-    def in_words(self) -> str:
-        """The earlier replay in a sentence about the dead letter."""
-        if self.is_itself:
-            return f"Plan {self.plan_id} replayed it before."
-        letter = visible(self.letter.coordinate) + (
-            f" of group {visible(self.group)}" if self.group is not None else ""
-        )
-        return f"Plan {self.plan_id} replayed its source record before, as dead letter {letter}, but not it itself."
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A chosen dead letter: its row in silver.dlq_records, and what other tables know about it.
-
-    ``state`` is accepted, quarantined or held. ``copies`` is how many rows are known at its coordinate. ``attempt`` is
-    the number that its replay would have. ``replayed`` tells which plan replayed it, or its source record, before.
-    ``first`` is where and when the record was written first, if its headers name a later coordinate. ``limits`` are
-    those of its ``teams``.
-    """
-
-    row: Mapping[str, Any]
-    state: str = "accepted"
-    is_marker: bool | None = None
-    write_state: str | None = None
-    is_aborted: bool = False
-    copies: int = 1
-    attempt: int = 1
-    replayed: Replay | None = None
-    is_discarded: bool = False
-    is_discarded_by_rule: bool = False
-    first: Source | None = None
-    incident_id: str | None = None
-    verdict: str | None = None
-    teams: tuple[str, ...] = ()
-    limits: Limits = Limits()  # noqa: RUF009  # it cannot change
-
-    @property
-    def coordinate(self) -> str:
-        """TOPIC:PARTITION:OFFSET of the dead letter."""
-        return f"{self.row['dlq_topic']}:{self.row['dlq_partition']}:{self.row['dlq_offset']}"
-
-    @property
-    def source(self) -> tuple[Any, ...] | None:
-        """Topic, partition and offset of the record that failed; None if a part is unknown."""
-        source = tuple(self.row[f"original_{part}"] for part in Coordinate._fields)
-        return None if None in source else source
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What rules look at."""
-        return {**self.row, "verdict": self.verdict}
 
 
 Spans = list[tuple[datetime, datetime, str, str | None]]
@@ -244,7 +134,7 @@ class Candidates:
             )
         else:
             text, values = self.rules.replayed()
-            text = f"({text}) AND NOT EXISTS ({_REPLAYED})"
+            text = f"({text}) AND NOT EXISTS ({IS_REPLAYED})"
             candidates = self._filtered(
                 text,
                 cluster | values,
@@ -263,7 +153,7 @@ class Candidates:
         """
         wanted, history = _wanted(limit, most), self._history()
         candidates: list[Candidate] = []
-        with contextlib.closing(self._pages(_statement(text), values, (*_TABLES, REPLAYED))) as pages:
+        with contextlib.closing(self._pages(statement_of(text), values, (*TABLES, REPLAYED))) as pages:
             for page in pages:
                 candidates += [candidate for candidate in self._known(page, history) if keeps(candidate)]
                 if len(candidates) >= wanted:
@@ -292,7 +182,7 @@ class Candidates:
         rows: dict[str, list[dict[str, Any]]] = {plan_id: [] for plan_id in letters}
         if ids:
             values = {"cluster": self.warehouse.cluster, **ids}
-            for row in self._rows(_statement(text), values, (*_TABLES, REPLAYS)):
+            for row in self._rows(statement_of(text), values, (*TABLES, REPLAYS)):
                 current = Letter.of(row)
                 for plan_id, planned in by_coordinate.get(current.coordinate, {}).items():
                     if any(letter.may_be(current) for letter in planned):
@@ -389,10 +279,10 @@ class Candidates:
 
         Raises UsageError: these are more than ``most``.
         """
-        statement = _statement(text)
+        statement = statement_of(text)
         if most is not None:
             statement += f" LIMIT {_wanted(limit, most)}"
-        rows = self._rows(statement, values, _TABLES)
+        rows = self._rows(statement, values, TABLES)
         if most is not None and len(rows) > most:
             raise _too_many(most)
         return self._known(rows, self._history()) if rows else []
@@ -451,7 +341,7 @@ class Candidates:
 
     @cached_property
     def _replayed(self) -> list[dict[str, Any]]:
-        columns = ", ".join((*_LETTER, "original_topic", "original_partition", "original_offset", "plan_id", "attempt"))
+        columns = ", ".join((*LETTER, "original_topic", "original_partition", "original_offset", "plan_id", "attempt"))
         columns += ", consumer_group, target_topic, target_topic_id, target_partition, target_offset, replayed_at"
         columns += ", first_place, first_timestamp"
         text = f"SELECT {columns} FROM {REPLAYED} WHERE cluster = :cluster ORDER BY attempt"
@@ -542,51 +432,6 @@ def _wanted(limit: int | None, most: int) -> int:
 
 def _too_many(most: int) -> UsageError:
     return UsageError(f"These are {HOW_MANY} ({most:,}): narrow the choice, give --limit, or raise the setting.")
-
-
-_PLACE = ("dlq_topic", "dlq_partition", "dlq_offset")
-_LETTER = (*_PLACE, "dlq_topic_id")
-_TABLES = (RECORDS, MARKERS, LETTERS, DISCARDS)  # that `_statement` reads
-
-
-def _statement(text: str) -> str:
-    """Return the statement for the accepted dead letters that meet a condition on ``records``, in order."""
-    columns = ", ".join(f"records.{name}" for name in COLUMNS)
-    here = "{0}.cluster = records.cluster AND " + " AND ".join(f"{{0}}.{name} = records.{name}" for name in _PLACE)
-    return f"""
-        SELECT {columns}, markers.is_control_marker AS is_marker, letters.write_state,
-          copies.letters AS copies,
-          EXISTS (SELECT 1 FROM {DISCARDS} AS discards WHERE {same_letter("discards")}) AS is_discarded,
-          EXISTS (
-            SELECT 1 FROM {DISCARDS} AS discards WHERE discards.rule IS NOT NULL AND {same_letter("discards")}
-          ) AS is_discarded_by_rule
-        FROM {RECORDS} AS records
-        LEFT JOIN {MARKERS} AS markers
-          ON markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
-        LEFT JOIN {LETTERS} AS letters
-          ON {here.format("letters")} AND letters.dlq_topic_id <=> records.dlq_topic_id
-        LEFT JOIN (
-          SELECT cluster, {", ".join(_PLACE)}, count(*) AS letters
-          FROM {RECORDS}
-          GROUP BY cluster, {", ".join(_PLACE)}
-          HAVING count(*) > 1
-        ) AS copies ON {here.format("copies")}
-        WHERE records.cluster = :cluster AND ({text})
-        ORDER BY records.dlq_topic, records.dlq_partition, records.dlq_offset, records.dlq_topic_id
-    """
-
-
-def same_letter(name: str) -> str:
-    """Return the condition that a row of a table is about the dead letter of a row of ``records``.
-
-    A file does not tell the topic's id, which is learned when the topic itself is read: so one id can be missing.
-    """
-    ids_agree = f"({name}.dlq_topic_id IS NULL OR records.dlq_topic_id IS NULL OR {name}.dlq_topic_id = "
-    here = " AND ".join(f"{name}.{column} = records.{column}" for column in ("cluster", *_PLACE))
-    return f"{here} AND {ids_agree}records.dlq_topic_id)"
-
-
-_REPLAYED = f"SELECT 1 FROM {REPLAYED} AS replayed WHERE {same_letter('replayed')}"
 
 
 def _within(spans: Sequence[tuple[int, int]], offset: int) -> bool:

@@ -17,7 +17,11 @@ from expectations.rules import counted
 from expectations.text import visible
 from pipelines.errors import AfterlogError
 from pipelines.replay import judge, planning, rules, store
-from pipelines.replay.candidates import MOST_NAMED, RECORDS, Candidate, Candidates, Choice
+from pipelines.replay.accepted import RECORDS
+from pipelines.replay.candidate import Candidate
+from pipelines.replay.candidates import Candidates
+from pipelines.replay.choice import MOST_NAMED, Choice
+from pipelines.replay.draft import Entry
 from pipelines.replay.journal import Journal, place_of
 from pipelines.replay.judge import Options
 from pipelines.replay.kept import NAME
@@ -216,7 +220,7 @@ def judged(
     options: Options,
     topics: Collection[str] | None = None,
     gone: Mapping[erased.Place, datetime] | None = None,
-) -> list[planning.Entry]:
+) -> list[Entry]:
     """Return the entries of candidates with the reasons that tables, rules and the journal give, without a cluster.
 
     ``topics`` are the dead-letter topics of which records landed, ``gone`` the dead letters that were erased; both are
@@ -229,7 +233,7 @@ def judged(
     return entries
 
 
-def claims(settings: Settings, entries: Sequence[planning.Entry]) -> Mapping[Letter, bool]:
+def claims(settings: Settings, entries: Sequence[Entry]) -> Mapping[Letter, bool]:
     """Return the dead letters that plans have taken, themselves or others of the same source records.
 
     True: the journal knows that it stands on a target.

@@ -6,12 +6,9 @@ What is committed on a target is never taken from here: a run learns it from the
 from __future__ import annotations
 
 import contextlib
-import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +18,8 @@ from pipelines import moments
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.replay.kept import NAME, Changed, Database, FileDatabase, ObjectDatabase
 from pipelines.replay.model import Letter, PlannedRecord, Source
+from pipelines.replay.runners import alone, is_running
+from pipelines.replay.states import Request, State, Status
 from pipelines.settings import Settings
 from pipelines.stores import places
 from pipelines.stores.base import Store
@@ -30,7 +29,6 @@ from pipelines.warehouse.tables import Warehouse
 
 DIRECTORY = "_replay"
 _TURNS = 20  # so often a change is made again if other processes are faster
-_LOCK_SECONDS = 1.0  # who only asks whether a plan runs holds its lock for a moment
 _TABLES = """
 CREATE TABLE IF NOT EXISTS memory (inode INTEGER NOT NULL, since TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS plans (
@@ -72,89 +70,10 @@ _COLUMNS = (
 )
 
 
-class State(StrEnum):
-    """Where a plan stands.
-
-    READY: it can be run, also after a run that was interrupted. FAILED: a run ended with an error. EXPIRED: it must not
-    be run any more, as rules and tables tell; the journal does not know it.
-    """
-
-    READY = "READY"
-    RUNNING = "RUNNING"
-    PAUSED = "PAUSED"
-    FINISHED = "FINISHED"
-    CANCELLED = "CANCELLED"
-    FAILED = "FAILED"
-    EXPIRED = "EXPIRED"
-
-
-class Request(StrEnum):
-    """What somebody asked a runner to do."""
-
-    PAUSE = "PAUSE"
-    CANCEL = "CANCEL"
-
-
-@dataclass(frozen=True)
-class Status:
-    """A plan's state, why it is so, and what its runs counted.
-
-    ``attempted``, ``replayed`` and ``skipped`` count records. ``since_planned`` is False if the journal may have been
-    lost since the plan was written, so that runs can have attempted more than it knows. ``request`` is what its runner
-    has still to do: with CANCEL and no runner, the next run cancels the plan, once it knows what stands on the target.
-    ``exit_code`` is that of the last run, if it ended.
-    """
-
-    plan_id: str
-    state: State
-    sentence: str | None
-    request: Request | None
-    since_planned: bool
-    attempted: int
-    replayed: int
-    skipped: int
-    updated_at: datetime
-    exit_code: int | None = None
-
-    @property
-    def can_run(self) -> bool:
-        """Whether a run has something to do: to replay, or to cancel."""
-        is_over = self.state in (State.FINISHED, State.CANCELLED)
-        return not is_over and (self.state is not State.PAUSED or self.request is Request.CANCEL)
-
-    @property
-    def is_untouched(self) -> bool:
-        """Whether certainly no run attempted a batch."""
-        return self.since_planned and not self.attempted
-
-
 def place_of(settings: Settings) -> Store:
     """Return where plans' runs are remembered; raises UsageError: only Spark opens the warehouse."""
     Warehouse(settings).refuse_spark_only("replays are made")
     return places.of(f"{settings.warehouse.rstrip('/')}/{DIRECTORY}")
-
-
-@contextlib.contextmanager
-def alone(store: Store, plan_id: str) -> Iterator[None]:
-    """Be the only runner of a plan; if the process dies, a directory's lock ends, on an object store after 30 s.
-
-    Raises WriterBusy: another process runs the plan.
-    """
-    with store.lock(_lock_of(plan_id), f"plan {plan_id}", _LOCK_SECONDS) as is_held:
-        if not is_held:
-            raise WriterBusy(f"Another process runs plan {plan_id}: wait for it, or pause the plan.")
-        yield
-
-
-def is_running(store: Store, plan_id: str) -> bool:
-    """Tell whether a process runs a plan."""
-    return store.is_locked(_lock_of(plan_id))
-
-
-def _lock_of(plan_id: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", plan_id):
-        raise UsageError("A plan has letters, digits, hyphens and underscores in its id.")
-    return f"{plan_id}.lock"
 
 
 def _unwritable(store: Store, why: str) -> EnvironmentLacking:

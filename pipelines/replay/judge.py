@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from expectations.text import visible
 from pipelines.errors import UsageError
-from pipelines.replay.candidates import Candidate
+from pipelines.replay.candidate import Candidate
 from pipelines.replay.rules import Action
 from pipelines.text import elided
 

@@ -16,7 +16,7 @@ from expectations.owners import committing_group
 from pipelines import moments
 from pipelines.engines.duckdb import sessions
 from pipelines.replay import client, groups, store, targets
-from pipelines.replay.candidates import RECORDS, REPLAYED, same_letter
+from pipelines.replay.accepted import RECORDS, REPLAYED, same_letter
 from pipelines.replay.died_again import COLUMNS, ReplayedRecords
 from pipelines.replay.model import Letter
 from pipelines.warehouse.tables import Warehouse

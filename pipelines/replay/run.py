@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 
 from expectations.rules import counted
 from pipelines.errors import AfterlogError, WriterBusy
-from pipelines.replay import earlier, targets
-from pipelines.replay import journal as journals
+from pipelines.replay import earlier, runners, targets
 from pipelines.replay.client import Admin, Topic, admin
 from pipelines.replay.deaths import Deaths
-from pipelines.replay.journal import Journal, Request, State
+from pipelines.replay.journal import Journal
 from pipelines.replay.model import Plan, PlannedRecord, Replayed
 from pipelines.replay.pace import Pace
 from pipelines.replay.sender import Fenced, NotCommitted, Sender, size_of
+from pipelines.replay.states import Request, State, Status
 from pipelines.run.stop import Stop
 from pipelines.settings import Settings
 from pipelines.stores.base import Store
@@ -79,7 +79,7 @@ def run(
     Raises AfterlogError: WriterBusy (another process runs the plan), or one sentence about what is wrong. The plan can
     be run again after any of them.
     """
-    with journals.alone(store, plan.plan_id), Journal(store, plan.cluster) as journal:
+    with runners.alone(store, plan.plan_id), Journal(store, plan.cluster) as journal:
         return _Run(plan, journal, settings, rate, batch, most_deaths, stop, progress, confirmed, elsewhere).ended()
 
 
@@ -103,7 +103,7 @@ def read_back(plan: Plan, store: Store, settings: Settings) -> list[Replayed]:
 
     Raises AfterlogError: the cluster does not tell, as the target's log was cut or the topic is another one.
     """
-    with journals.alone(store, plan.plan_id), Journal(store, plan.cluster) as journal:
+    with runners.alone(store, plan.plan_id), Journal(store, plan.cluster) as journal:
         before = journal.status(plan.plan_id)
         if before is None:
             return []
@@ -165,7 +165,7 @@ class _Run:
         self._journal.end(plan_id, self._runner, ended.status, sentence, ended.exit_code)
         return ended
 
-    def _as_before(self, before: journals.Status) -> Ended:
+    def _as_before(self, before: Status) -> Ended:
         plan_id = self._plan.plan_id
         words = {
             State.FINISHED: f"Plan {plan_id} is finished already.",
@@ -175,7 +175,7 @@ class _Run:
         exit_code = 0 if before.state is State.FINISHED else 2
         return self._over(before.state, words[before.state], exit_code)
 
-    def _go(self, before: journals.Status) -> Ended:
+    def _go(self, before: Status) -> Ended:
         if not self._plan.records:
             return self._over(State.FINISHED, f"Plan {self._plan.plan_id} has no eligible record.", 0)
         asked = admin(self._settings)

@@ -16,10 +16,11 @@ from expectations.gold import replay_discards, replay_outcomes, replay_plans, re
 from pipelines import moments
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
-from pipelines.replay.candidates import DISCARDS, OUTCOMES, PLANS, REPLAYED, REPLAYS, Candidate
+from pipelines.replay.accepted import DISCARDS, OUTCOMES, PLANS, REPLAYED, REPLAYS
+from pipelines.replay.candidate import Candidate
+from pipelines.replay.draft import Draft
 from pipelines.replay.journal import Journal, place_of
 from pipelines.replay.model import Letter, Plan, PlannedRecord, Replayed, Source, Target, millis_of
-from pipelines.replay.planning import Draft
 from pipelines.warehouse import append, jvmless
 from pipelines.warehouse.actions import account
 from pipelines.warehouse.tables import Warehouse

@@ -12,8 +12,8 @@ from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.kafka.errors import named
 from pipelines.replay.client import Admin, Answers, Topic, cluster_id, consumer, describe, offsets
 from pipelines.replay.fetch import stream
-from pipelines.replay.journal import Status
 from pipelines.replay.model import PLAN, RECORD, Plan, PlannedRecord, Replayed, bytes_of
+from pipelines.replay.states import Status
 from pipelines.settings import Settings
 
 Ends = dict[tuple[str, int], int]

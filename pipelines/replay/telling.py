@@ -14,11 +14,11 @@ from pipelines.columns.profiles import SHARE_GROUP
 from pipelines.payloads import as_json
 from pipelines.privacy import DROPPED, Masks
 from pipelines.replay.before import Before
-from pipelines.replay.journal import State
+from pipelines.replay.draft import Draft, Entry
 from pipelines.replay.judge import OUTCOMES, REASONS
 from pipelines.replay.model import PREFIX
-from pipelines.replay.planning import Draft, Entry
 from pipelines.replay.rules import Action, Rule
+from pipelines.replay.states import State
 from pipelines.run.newest import lasting
 from pipelines.text import first_names, iso
 

@@ -20,7 +20,7 @@ from pipelines.broker import Broker
 from pipelines.commands import trace
 from pipelines.errors import UsageError
 from pipelines.replay import actions, store
-from pipelines.replay.candidates import Choice
+from pipelines.replay.choice import Choice
 from pipelines.replay.judge import Options
 from pipelines.settings import ROOT, Dlq, Settings
 from pipelines.warehouse.tables import Warehouse

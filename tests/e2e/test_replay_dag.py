@@ -19,7 +19,7 @@ from local.demo import Airflow
 from local.kafka_client import Message
 from pipelines.broker import Broker
 from pipelines.replay import actions
-from pipelines.replay.candidates import Choice
+from pipelines.replay.choice import Choice
 from pipelines.replay.judge import Options
 from pipelines.settings import ROOT, Settings
 from pipelines.warehouse.tables import Warehouse

@@ -18,9 +18,11 @@ from pipelines.backup import backup
 from pipelines.broker import Broker
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.replay import actions, store
-from pipelines.replay.candidates import RECORDS, REPLAYED, REPLAYS, Choice
-from pipelines.replay.journal import NAME, Journal, State, place_of
+from pipelines.replay.accepted import RECORDS, REPLAYED, REPLAYS
+from pipelines.replay.choice import Choice
+from pipelines.replay.journal import NAME, Journal, place_of
 from pipelines.replay.judge import DOUBTS, Options
+from pipelines.replay.states import State
 from pipelines.restore import restore
 from pipelines.settings import Settings, load
 from pipelines.warehouse import append

@@ -13,8 +13,8 @@ import pytest
 
 from pipelines.broker import Broker
 from pipelines.errors import AfterlogError, EnvironmentLacking
-from pipelines.replay.journal import State
 from pipelines.replay.sender import Sender
+from pipelines.replay.states import State
 from pipelines.settings import load
 from tests.testing.kafka import KafkaAdmin
 from tests.testing.replays import Replays

@@ -20,14 +20,16 @@ from local.kafka_client import Action, Message, Record
 from pipelines.broker import Broker
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError, WriterBusy
 from pipelines.replay import actions, store
-from pipelines.replay.candidates import Choice
+from pipelines.replay.choice import Choice
 from pipelines.replay.client import admin, cluster_id, describe
 from pipelines.replay.deaths import Deaths
 from pipelines.replay.fetch import ABORTED, ABSENT, OPEN, Fetched, fetch
-from pipelines.replay.journal import State, alone, place_of
+from pipelines.replay.journal import place_of
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Plan, Replayed, Source
 from pipelines.replay.run import Ended, Progress, cancel, run
+from pipelines.replay.runners import alone
+from pipelines.replay.states import State
 from pipelines.run.stop import Stop
 from pipelines.settings import Kafka, Settings, load
 from tests.testing.broker import SecuredBroker
@@ -314,7 +316,7 @@ def test_two_runners_at_once(replays: Replays) -> None:
 def test_a_runner_that_another_one_overtook(finishes: bool, replays: Replays, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka fences the runner that began first: it ends without another record."""
     plan = replays.plan(f"overtaken-{finishes}".lower())
-    monkeypatch.setattr("pipelines.replay.journal.alone", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr("pipelines.replay.runners.alone", lambda *_: contextlib.nullcontext())
     overtaken: list[object] = []
 
     def overtake(_: object) -> None:

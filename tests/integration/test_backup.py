@@ -29,7 +29,8 @@ from pipelines.commands.stored import STORED
 from pipelines.errors import EnvironmentLacking
 from pipelines.replay import actions as replays
 from pipelines.replay import store
-from pipelines.replay.candidates import Candidates, Choice
+from pipelines.replay.candidates import Candidates
+from pipelines.replay.choice import Choice
 from pipelines.replay.journal import Journal
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Replayed, Target

@@ -25,7 +25,7 @@ from pipelines.commands.selection import Selector, selector_of
 from pipelines.errors import UsageError, WriterBusy
 from pipelines.replay import store
 from pipelines.replay.actions import drawn, expiries
-from pipelines.replay.candidates import Choice
+from pipelines.replay.choice import Choice
 from pipelines.replay.judge import Options
 from pipelines.run.summaries import rebuild
 from pipelines.settings import Settings, load

@@ -23,7 +23,9 @@ from pipelines.commands.incidents import front, listing, story
 from pipelines.incidents.episodes import VERSION
 from pipelines.metrics import families
 from pipelines.replay import outcomes, rules, store
-from pipelines.replay.candidates import REPLAYED, Candidates, Choice
+from pipelines.replay.accepted import REPLAYED
+from pipelines.replay.candidates import Candidates
+from pipelines.replay.choice import Choice
 from pipelines.settings import Settings
 from pipelines.settings.alerts import Route
 from pipelines.site import pages, reading

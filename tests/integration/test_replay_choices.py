@@ -14,12 +14,17 @@ from expectations.contract import contract_of
 from pipelines.errors import UsageError
 from pipelines.incidents.signature import frame_of, pattern_of
 from pipelines.replay import actions, store
-from pipelines.replay.candidates import INCIDENTS, Candidate, Candidates, Choice
-from pipelines.replay.journal import Journal, State, alone, place_of
+from pipelines.replay.accepted import INCIDENTS
+from pipelines.replay.candidate import Candidate
+from pipelines.replay.candidates import Candidates
+from pipelines.replay.choice import Choice
+from pipelines.replay.draft import Draft
+from pipelines.replay.journal import Journal, place_of
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Plan, Replayed, Target
-from pipelines.replay.planning import Draft
 from pipelines.replay.rules import read
+from pipelines.replay.runners import alone
+from pipelines.replay.states import State
 from pipelines.settings import Mask, Settings, load
 from pipelines.warehouse import append
 from pipelines.warehouse.tables import Warehouse

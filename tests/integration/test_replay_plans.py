@@ -13,7 +13,8 @@ import pytest
 from pipelines.commands import query
 from pipelines.errors import UsageError
 from pipelines.replay import actions, store
-from pipelines.replay.candidates import Candidates, Choice
+from pipelines.replay.candidates import Candidates
+from pipelines.replay.choice import Choice
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Plan, PlannedRecord, Replayed, Target
 from pipelines.settings import Replay, Settings

@@ -18,14 +18,15 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from expectations.contract import contract_of
-from pipelines.replay import journal
-from pipelines.replay.candidates import LETTERS, MARKERS, RECORDS, TRANSACTIONS
+from pipelines.replay import runners
+from pipelines.replay.accepted import LETTERS, MARKERS, RECORDS, TRANSACTIONS
 from pipelines.replay.client import admin, cluster_id, consumer, describe
 from pipelines.replay.fetch import headers_of
-from pipelines.replay.journal import Journal, State, place_of
+from pipelines.replay.journal import Journal, place_of
 from pipelines.replay.model import RECORD, Headers, Letter, Plan, PlannedRecord, Replayed, Source, Target
 from pipelines.replay.run import Ended, run
 from pipelines.replay.sender import Sender
+from pipelines.replay.states import State
 from pipelines.settings import Settings
 from pipelines.stores.base import Store
 from pipelines.warehouse import append
@@ -242,7 +243,7 @@ def run_without_lock(
     plan: Plan, place: Store, settings: Settings, batch: int, rate: float | None, ready: Any, told: Any
 ) -> None:
     """Run a plan although another process may run it, and tell how it ended."""
-    journal.alone = lambda *_: contextlib.nullcontext()  # type: ignore[assignment]
+    runners.alone = lambda *_: contextlib.nullcontext()  # type: ignore[assignment]
     ready.wait(60)
     try:
         ended = run(plan, place, settings, batch=batch, rate=rate)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipelines.errors import UsageError
-from pipelines.replay.client import properties
+from pipelines.replay.properties import properties
 from pipelines.settings import Kafka
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pipelines.commands.incidents import story
 from pipelines.incidents.signature import frame_of, pattern_of
 from pipelines.replay import actions, eligibility, planning, store
-from pipelines.replay.candidates import Choice
+from pipelines.replay.choice import Choice
 from pipelines.replay.client import Topic
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Letter

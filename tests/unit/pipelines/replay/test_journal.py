@@ -13,8 +13,10 @@ import pytest
 from obstore.store import MemoryStore
 
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
-from pipelines.replay.journal import Journal, Request, State, Status, alone, is_running, place_of
+from pipelines.replay.journal import Journal, place_of
 from pipelines.replay.model import Source
+from pipelines.replay.runners import alone, is_running
+from pipelines.replay.states import Request, State, Status
 from pipelines.settings import load
 from pipelines.stores import connection, lease
 from pipelines.stores.base import Store

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from pipelines.replay import judge
-from pipelines.replay.candidates import COLUMNS, Candidate, Replay
+from pipelines.replay.accepted import COLUMNS
+from pipelines.replay.candidate import Candidate, Replay
 from pipelines.replay.client import Topic
-from pipelines.replay.journal import State
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Letter
 from pipelines.replay.rules import Action
+from pipelines.replay.states import State
 from pipelines.settings import ROOT
 
 REPLAY = Replay("PLAN", Letter("dlq.a", "id", 0, 1), None, True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipelines.errors import UsageError
 from pipelines.replay import actions, eligibility, store
-from pipelines.replay.candidates import Choice
+from pipelines.replay.choice import Choice
 from pipelines.replay.judge import Options
 from pipelines.replay.model import ATTEMPT, PLAN
 from pipelines.settings import Settings, load

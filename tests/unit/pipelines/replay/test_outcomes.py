@@ -7,7 +7,9 @@ from typing import Any
 
 from expectations.contract import contract_of
 from pipelines.replay import outcomes, store
-from pipelines.replay.candidates import REPLAYED, Candidates, Choice
+from pipelines.replay.accepted import REPLAYED
+from pipelines.replay.candidates import Candidates
+from pipelines.replay.choice import Choice
 from pipelines.settings import Settings
 from pipelines.warehouse import append
 from tests.testing.deliveries import store as put
