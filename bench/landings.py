@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from local import demo
+from local import bundled
 from pipelines.commands.generate import START, generate
 from pipelines.settings import load
 from tests.testing import builders, deliveries, requests
@@ -42,7 +42,7 @@ def captures() -> Landing:
 
     def land(landing: Path, batch: int) -> None:
         staged = landing.with_name(f"{landing.name}-staged")
-        demo.land(load(landing=str(staged)))
+        bundled.land(load(landing=str(staged)))
         for number, source in enumerate(sorted(path for path in staged.rglob("*") if path.is_file())):
             name = source.relative_to(staged)
             content = source.read_bytes()

@@ -23,7 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from local import live
-from local.demo import _put, _show_live
+from local.bundled import put
+from local.demo import _show_live
 from local.kafka_client import Action, Message, Record
 from local.kafka_requests import Connection
 from pipelines.broker import Broker
@@ -240,7 +241,7 @@ def test_topologies_stand_in_gold_with_their_health(
 ) -> None:
     settings = warehouse_of(empty_warehouse, tmp_path)
     lines = pushed(broker, kafka)
-    _put(settings.landing_of("streams-requests") / "kafka-request.log", "".join(f"{line}\n" for line in lines).encode())
+    put(settings.landing_of("streams-requests") / "kafka-request.log", "".join(f"{line}\n" for line in lines).encode())
     done = run(spark, settings, *OF_TOPOLOGIES, feed="topology")
     assert {table: one.status for table, one in done.items()} == dict.fromkeys(OF_TOPOLOGIES, "passed")
 
@@ -456,7 +457,7 @@ def test_what_the_demo_lets_happen_lands_also_the_second_time(
         happened = live.play(demo_broker)
         assert len(happened.letters) == dead_letters
         assert happened.health == {"live-orders-app": "OK", "live-hops-app": "REJECTED", "live-globals-app": "DELETED"}
-        _put(settings.landing_of("streams-requests") / f"{dead_letters}.log", happened.request_log.encode())
+        put(settings.landing_of("streams-requests") / f"{dead_letters}.log", happened.request_log.encode())
         for name, value in happened.variables.items():
             monkeypatch.setenv(name, value)
         following = load(warehouse=settings.warehouse, landing=settings.landing)

@@ -24,7 +24,7 @@ import pytest
 from deltalake import DeltaTable
 
 from bench.equal_tables import Comparer, Renames, Stored
-from local import demo
+from local import bundled
 from pipelines.run.contracts import contracts
 from pipelines.settings import ROOT, load
 from tests.testing import s3
@@ -95,7 +95,7 @@ class Places:
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
     base = tmp_path_factory.mktemp("s3-runs")
-    demo.land(load(landing=str(base / "landing")))
+    bundled.land(load(landing=str(base / "landing")))
     with s3.server(BUCKET) as variables:
         own = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "AFTERLOG_"))}
         limits = {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.demo import land as land_demo
+from local.bundled import land as land_demo
 from pipelines.catalog import stages
 from pipelines.commands import arguments, ask, query, remarks
 from pipelines.commands import rows as printed

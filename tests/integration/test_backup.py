@@ -20,7 +20,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from local import demo
+from local import bundled
 from pipelines.alerts import sender
 from pipelines.backup import backup
 from pipelines.cli import app
@@ -78,7 +78,7 @@ def of_all_features(
             alerts={"route": [{"name": "all", "url": receiver.address}]},
             replay=Replay(rules=no_rules(place)).model_dump(),
         )
-        demo.land(settings)
+        bundled.land(settings)
         bad = [line(offset, topic="dlq.bad", headers=BROKEN) for offset in range(30)]
         land(settings, {"bad.jsonl": [*bad, line(40, topic="dlq.bad")]})
         run(spark, settings, feed=None)

@@ -16,7 +16,7 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
-from local.demo import land as land_demo
+from local.bundled import land as land_demo
 from pipelines.catalog import stages, stages_of_type
 from pipelines.commands.generate import generate
 from pipelines.engines import choose

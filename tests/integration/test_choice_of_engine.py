@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.equal_tables import Comparer, Renames
-from local import demo
+from local import bundled
 from pipelines.catalog import CATALOG
 from pipelines.commands import display
 from pipelines.engines.choose import DUCKDB, SPARK, suits_duckdb
@@ -95,7 +95,7 @@ def test_every_table_is_the_same_by_either_engine(both: tuple[Engines, list[Sett
 def test_every_table_of_the_demo_is_the_same_by_either_engine(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path
 ) -> None:
-    check(*by_both(spark, empty_warehouse, tmp_path, demo.land))
+    check(*by_both(spark, empty_warehouse, tmp_path, bundled.land))
 
 
 def test_a_run_says_which_engine_did_what(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.incidents import score
-from local.demo import land, land_week
+from local.bundled import land, land_week
 from local.week import END, week
 from pipelines.catalog import stages
 from pipelines.commands import query

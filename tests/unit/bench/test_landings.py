@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from bench.landings import Landing, captures, generated
-from local import demo
+from local import bundled
 from pipelines.settings import load
 
-OF_THE_DEMO = {directory for directories in demo.BUNDLED.values() for directory in directories}
+OF_THE_DEMO = {directory for directories in bundled.BUNDLED.values() for directory in directories}
 
 
 def landed(landing: Path) -> dict[str, bytes]:
@@ -35,7 +35,7 @@ def test_each_feed_has_news_in_both_batches(tmp_path: Path, what: Landing) -> No
 def test_the_second_batch_completes_what_the_demo_lands(tmp_path: Path) -> None:
     for batch in range(2):
         captures().land(tmp_path / "landing", batch)
-    demo.land(load(landing=str(tmp_path / "demo")))
+    bundled.land(load(landing=str(tmp_path / "demo")))
     whole = landed(tmp_path / "demo")
     assert whole
     assert whole.items() <= landed(tmp_path / "landing").items()

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from local import live
+from local.bundled import land, land_week
 from local.demo import (
     NO_TOPICS,
     NOTE,
@@ -28,8 +29,6 @@ from local.demo import (
     _table_of,
     _table_of_feeds,
     delta_log,
-    land,
-    land_week,
     week_ends,
 )
 from local.kafka_client import Record

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from local import moved
-from local.demo import BUNDLED, CAPTURED, PLANTED
+from local.bundled import BUNDLED, CAPTURED, PLANTED
 from tests.testing import segments as log
 
 BY = timedelta(days=100, hours=1, milliseconds=7)
