@@ -19,6 +19,7 @@ from pipelines.jvm import session, small
 from pipelines.kafka.errors import NoTopics, Refused, probed
 from pipelines.moments import now
 from pipelines.run import freshness, idleness, runner, stopped
+from pipelines.run.repeated import said_once
 from pipelines.run.stop import Stop
 from pipelines.settings import LANDING_DIRECTORIES, PROJECT, Settings
 from pipelines.stage import Split, Stage
@@ -152,7 +153,7 @@ class Follower:
         self._write("working", must=True)
         self.stop.last_words = self._last_words
         kept = ExitStack()
-        with _once() as new_cycle:
+        with said_once() as new_cycle:
             try:
                 while not self.stop.asked():
                     began = self.clock()
@@ -460,35 +461,6 @@ class Follower:
             if must:
                 raise EnvironmentLacking(sentence) from None
             log.warning("%s", sentence)
-
-
-class _Once(logging.Filter):
-    """Lets a message pass once in a cycle, and only if the cycle before did not have it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.before: set[str] = set()
-        self.seen: set[str] = set()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        known = message in self.before or message in self.seen
-        self.seen.add(message)
-        return not known
-
-    def new_cycle(self) -> None:
-        self.before, self.seen = self.seen, set()
-
-
-@contextlib.contextmanager
-def _once() -> Iterator[Callable[[], None]]:
-    """Log a warning once if each cycle repeats it; yield the function to call after each cycle."""
-    found = _Once()
-    log.addFilter(found)
-    try:
-        yield found.new_cycle
-    finally:
-        log.removeFilter(found)
 
 
 def _longer(patience: float) -> float:

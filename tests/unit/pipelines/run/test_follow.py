@@ -22,7 +22,7 @@ from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.jvm import session
 from pipelines.kafka.errors import NoTopics
 from pipelines.moments import now
-from pipelines.run import follow, freshness, idleness, runner, stopped
+from pipelines.run import follow, freshness, idleness, repeated, runner, stopped
 from pipelines.run.follow import Cycle, Follower, health_file
 from pipelines.settings import ROOT, Lock, Settings, load
 from pipelines.stage import Stage
@@ -506,7 +506,7 @@ def test_the_health_file_is_on_this_machine() -> None:
 
 def test_a_warning_is_said_once_for_as_long_as_it_holds(caplog: pytest.LogCaptureFixture) -> None:
     cycles = [["a", "b", "a"], ["a"], [], ["a"]]
-    with follow._once() as new_cycle:
+    with repeated.said_once() as new_cycle:
         for messages in cycles:
             for message in messages:
                 logging.getLogger("afterlog").warning("%s", message)
