@@ -14,7 +14,7 @@ from expectations.text import visible
 from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.settings import Settings, located
 from pipelines.site import addresses
-from pipelines.site.pages import DATA_DOCS
+from pipelines.site.environment import DATA_DOCS
 from pipelines.text import elided
 
 if TYPE_CHECKING:

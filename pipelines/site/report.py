@@ -22,9 +22,10 @@ from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.run.contracts import contracts
 from pipelines.run.freshness import Freshness, freshness
 from pipelines.settings import SchemaFile, Settings, located
-from pipelines.site import addresses, news, pages, reading
+from pipelines.site import addresses, environment, news, pages, reading
 from pipelines.site.content import ALONE, Content, Other, Siblings
-from pipelines.site.pages import DATA_DOCS, Page
+from pipelines.site.environment import DATA_DOCS
+from pipelines.site.pages import Page
 from pipelines.site.parts import digest_of
 from pipelines.site.quality import Feed, feeds_of, uncommitted
 from pipelines.stores.directory import replace_text
@@ -122,7 +123,7 @@ def _document(directory: Path, keep_runs: int) -> None:
     site, note = directory / DATA_DOCS, directory / DOCUMENTED
     results = sorted((directory / "gx").glob("*"))
     kept = {table.name: sorted(run.name for run in table.glob("*.json"))[-keep_runs:] for table in results}
-    state = json.dumps([version("great_expectations"), pages.version(), keep_runs, kept])
+    state = json.dumps([version("great_expectations"), environment.version(), keep_runs, kept])
     if (site / "index.html").is_file() and note.is_file() and note.read_text(encoding="utf-8") == state:
         return
     from expectations import docs
@@ -167,7 +168,7 @@ def _digest(page: Page) -> str | None:
     """Return a hash of all that a page depends on; None for a page that is always made."""
     if page.about is None:
         return None
-    return digest_of([pages.version(), page.about])
+    return digest_of([environment.version(), page.about])
 
 
 def _holds(target: Path, text: str) -> bool:
@@ -189,7 +190,7 @@ def _state(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Fe
     versions = {name: warehouse.last_version(name) for name in names}
     ages = [[feed.name, feed.state, feed.newest.used, _hours(feed.newest.age)] for feed in feeds]
     acted = actions.names(warehouse)
-    state: list[Any] = [pages.version(), versions, [asdict(entry) for entry in behind], warehouse.cluster]
+    state: list[Any] = [environment.version(), versions, [asdict(entry) for entry in behind], warehouse.cluster]
     read = {topic: at.timestamp() // 600 for topic, at in progress.read_until(warehouse, LANDED).items()}
     settings = warehouse.settings
     state += [

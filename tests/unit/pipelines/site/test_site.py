@@ -30,7 +30,7 @@ from pipelines.settings import PrivacyKey, SchemaFile, Settings, load
 from pipelines.settings.payloads import Mask
 from pipelines.settings.runs import Report
 from pipelines.settings.teams import Team
-from pipelines.site import addresses, cases, content, news, pages, reading, report
+from pipelines.site import addresses, cases, content, environment, news, pages, reading, report
 from pipelines.site.content import Content
 from pipelines.topology.diff import diff
 from pipelines.topology.model import Topology
@@ -653,7 +653,7 @@ def test_files_have_safe_names_and_every_link_leads_to_one(made: Mapping[str, st
             place = "/".join(path.split("/")[:-1]) if target else path
             whole = target.removeprefix("../") if target.startswith("../") or not place else f"{place}/{target}"
             whole = whole if target else path
-            assert whole in made or whole == pages.DATA_DOCS + "/index.html", (path, link)
+            assert whole in made or whole == environment.DATA_DOCS + "/index.html", (path, link)
             if anchor and whole in made:
                 assert anchor in Page(made[whole]).ids, (path, link)
 
