@@ -8,7 +8,7 @@ of ``FORMS`` the line is, or which error it has. Where kcat's JSON is not UTF-8,
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING
@@ -18,6 +18,19 @@ from pyspark.sql import functions as F
 from expectations.rules import GREATEST_MILLIS
 from pipelines.columns.contract import time_of_millis
 from pipelines.sources import json_lines
+from pipelines.sources.capture_fields import (
+    ESCAPE,
+    FIELDS,
+    PAYLOAD,
+    SCHEMA_IDS,
+    Line,
+    is_lost,
+    is_null,
+    is_string,
+    payload,
+    string_of,
+    whole,
+)
 from pipelines.sources.unpacking import BINARY_FILES, NOT_PRINTED, PRINTED, UNPACKED
 
 if TYPE_CHECKING:
@@ -38,34 +51,21 @@ _CAPTURE = (
     f" value: binary, headers: array<struct<key: string, value: binary>>, payload: boolean, tstype: boolean,"
     f" {UNPACKED}: string>"
 )
-_SCHEMA_IDS = ("key_schema_id", "value_schema_id", "keySchemaId", "valueSchemaId")  # kcat's and kafkactl's
-# The fields of all forms, each with its name in the code: Kafbat's differ from others only in their case.
-_FIELDS = {
-    **{
-        name: name for name in ("topic", "partition", "offset", "key", "headers", "timestamp", "timestampType", "value")
-    },
-    **{name: name for name in ("tstype", "ts", "payload", "key_error", "payload_error")},
-    **{name: name for name in (*_SCHEMA_IDS, "value_size", "partitionID", "__confluent_index", UNPACKED)},
-    **{name: f"kafbat{name}" for name in ("Partition", "Offset", "Timestamp", "Key", "Value", "Headers")},
-}
-_ANY = f"struct<{', '.join(f'{name}: variant' for name in _FIELDS)}>"
+_ANY = f"struct<{', '.join(f'{name}: variant' for name in FIELDS)}>"
 _ANY_RENAMED = (
-    f"struct<line: array<struct<{', '.join(f'{name}: variant' for name in _FIELDS.values())}>>, misread: string>"
+    f"struct<line: array<struct<{', '.join(f'{name}: variant' for name in FIELDS.values())}>>, misread: string>"
 )
 # from_json turns any JSON value into text where it expects text, so text that looks like another type is parsed again.
 _LOOKS_UNQUOTED = r'\n(?:[-0-9\[{"]|(?:true|false)(?:\n|\z))'  # 1E400 becomes "Infinity", with its quotes
-_ESCAPE = r"(?<!\\)(?:\\\\)*\\u"
 _HALF_SURROGATE_PAIR = (
-    rf"{_ESCAPE}(?:[dD][89abAB][0-9a-fA-F]{{2}}(?!\\u[dD][c-fC-F]))"
+    rf"{ESCAPE}(?:[dD][89abAB][0-9a-fA-F]{{2}}(?!\\u[dD][c-fC-F]))"
     r"|(?<!\\)(?:\\\\)*(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
 )
-_NON_ASCII_ESCAPE = rf"{_ESCAPE}(?!00[0-7])"
-_REPLACED = rf"(?i){_ESCAPE}fffd"
+_REPLACED = rf"(?i){ESCAPE}fffd"
 # rpk writes the fields of its struct in this order, and no others.
 _RPK = (
     r'(?s)\A\s*\{\s*"topic"\s*:.*"timestamp"\s*:\s*-?\d+\s*,\s*"partition"\s*:\s*\d+\s*,\s*"offset"\s*:\s*\d+\s*\}\s*\z'
 )
-_ISO_TIME = r"\A\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d(?::?\d\d)?)\z"
 _TOPIC = r"\A[A-Za-z0-9._-]*[A-Za-z][A-Za-z0-9._-]*\z"
 _SUFFIXES = r"(?i)(?:\.(?:gz|zst|zstd|json|jsonl|ndjson|txt|log|out|tsv|csv|dump))+\z"
 _NO_TOPIC = (
@@ -88,22 +88,6 @@ UNNAMED = (
 )
 
 _NAMED_BY_FILE = (CONSOLE, KAFBAT, REDPANDA_CONSOLE)  # forms without a field of the topic
-
-
-@dataclass(frozen=True)
-class _Line:
-    """What is known of a line that is not plain, the columns in the order in which they are found.
-
-    ``again`` is the line parsed into variants, ``timed`` the capture form with a time as text, and ``fields`` has the
-    fields of the line's form.
-    """
-
-    is_utf8: Column
-    again: Column
-    timed: Column
-    form: Column
-    fields: Column
-    headers: Column
 
 
 def records(lines: DataFrame) -> DataFrame:
@@ -151,28 +135,28 @@ def _said() -> Column:
     none = F.lit(None)
 
     def parsed(is_utf8: Column) -> Column:
-        this = _Line(is_utf8, none, none, none, none, none)
+        this = Line(is_utf8, none, none, none, none, none)
         return _with(
             json_lines.parsed(_json(this), _ANY).cast(_ANY_RENAMED), lambda again: timed(replace(this, again=again))
         )
 
-    def timed(this: _Line) -> Column:
-        typed = F.when(_is_text(this, "timestamp"), json_lines.parsed(F.col("_text"), by_text))
+    def timed(this: Line) -> Column:
+        typed = F.when(this.is_text("timestamp"), json_lines.parsed(F.col("_text"), by_text))
         return _with(typed, lambda timed: formed(replace(this, timed=timed)))
 
-    def formed(this: _Line) -> Column:
+    def formed(this: Line) -> Column:
         return _with(_form(this), lambda form: read(replace(this, form=form)))
 
-    def read(this: _Line) -> Column:
+    def read(this: Line) -> Column:
         return _with(_fields_of_form(this), lambda fields: headed(replace(this, fields=fields)))
 
-    def headed(this: _Line) -> Column:
+    def headed(this: Line) -> Column:
         return _with(_headers(this), lambda headers: judged(replace(this, headers=headers)))
 
-    def judged(this: _Line) -> Column:
+    def judged(this: Line) -> Column:
         return _with(_error(this), lambda error: answered(this, error))
 
-    def answered(this: _Line, error: Column) -> Column:
+    def answered(this: Line, error: Column) -> Column:
         kind = F.coalesce(_kind_of_file(F.col("_read")), _kind_of_file(this.timed), this.form)
         columns = _other(this) | {"form": kind, "lossy": F.coalesce(_is_lossy(this), F.lit(False))}
         return F.struct(
@@ -199,27 +183,27 @@ def _first(*cases: tuple[Column, Column | str]) -> Column:
     return chosen
 
 
-def _form(this: _Line) -> Column:
+def _form(this: Line) -> Column:
     """Return the first form that the line looks like; null if it looks like none."""
-    confluent = _text(this, "timestampType").isin("CREATE_TIME", "LOG_APPEND_TIME", "NO_TIMESTAMP_TYPE")
+    confluent = this.text("timestampType").isin("CREATE_TIME", "LOG_APPEND_TIME", "NO_TIMESTAMP_TYPE")
     return _first(
-        (_text(this, UNPACKED).startswith(CONSOLE), CONSOLE),
-        (_has(this, "payload") | _has(this, "tstype"), KCAT),
-        (_has(this, "__confluent_index") | (_is_text(this, "timestampType") & confluent), CONFLUENT),
-        (_has(this, "partitionID"), REDPANDA_CONSOLE),
-        (_has(this, "Partition") & _has(this, "Offset"), KAFBAT),
-        (~_has(this, "timestampType") & F.col("_text").rlike(_RPK), RPK),
+        (this.text(UNPACKED).startswith(CONSOLE), CONSOLE),
+        (this.has("payload") | this.has("tstype"), KCAT),
+        (this.has("__confluent_index") | (this.is_text("timestampType") & confluent), CONFLUENT),
+        (this.has("partitionID"), REDPANDA_CONSOLE),
+        (this.has("Partition") & this.has("Offset"), KAFBAT),
+        (~this.has("timestampType") & F.col("_text").rlike(_RPK), RPK),
         (this.timed.isNotNull(), SPARK),
-        (_has(this, "topic") | _has(this, "partition") | _has(this, "offset"), CAPTURE),
+        (this.has("topic") | this.has("partition") | this.has("offset"), CAPTURE),
     )
 
 
-def _fields_of_form(this: _Line) -> Column:
+def _fields_of_form(this: Line) -> Column:
     """Return the variants that all forms have under some name: partition, offset, time, key and value."""
 
     def struct_of(*fields: str) -> Column:
         names = ("partition", "offset", "time", "key", "value")
-        return F.struct(*(_again(this, field).alias(name) for name, field in zip(names, fields, strict=True)))
+        return F.struct(*(this.field(field).alias(name) for name, field in zip(names, fields, strict=True)))
 
     form = this.form
     return (
@@ -230,11 +214,11 @@ def _fields_of_form(this: _Line) -> Column:
     )
 
 
-def _headers(this: _Line) -> Column:
+def _headers(this: Line) -> Column:
     """Return the headers; null if they are not as the form has them."""
     form = this.form
     pairs = F.try_variant_get(
-        _again(this, "headers"), "$", "array<struct<key: variant, value: variant, stringValue: variant>>"
+        this.field("headers"), "$", "array<struct<key: variant, value: variant, stringValue: variant>>"
     )
 
     def are_pairs(value: str) -> Column:
@@ -247,14 +231,16 @@ def _headers(this: _Line) -> Column:
         )
 
     def texts(value: str) -> Column:
-        return F.transform(pairs, lambda header: _header(_string(header["key"]), _string(header[value]).cast("binary")))
+        return F.transform(
+            pairs, lambda header: _header(string_of(header["key"]), string_of(header[value]).cast("binary"))
+        )
 
     def payloads() -> Column:
-        said = F.try_variant_get(_again(this, "headers"), "$", f"array<struct<key: variant, value: {_PAYLOAD}>>")
-        return F.transform(said, lambda header: _header(_string(header["key"]), _payload(header["value"])))
+        said = F.try_variant_get(this.field("headers"), "$", f"array<struct<key: variant, value: {PAYLOAD}>>")
+        return F.transform(said, lambda header: _header(string_of(header["key"]), payload(header["value"])))
 
-    of_kafbat = F.map_entries(F.try_variant_get(_again(this, "Headers"), "$", "map<string, string>"))
-    absent = F.when(form == KAFBAT, _is_absent(this, "Headers")).otherwise(_is_absent(this, "headers"))
+    of_kafbat = F.map_entries(F.try_variant_get(this.field("Headers"), "$", "map<string, string>"))
+    absent = F.when(form == KAFBAT, this.is_absent("Headers")).otherwise(this.is_absent("headers"))
     return _first(
         (absent, F.array().cast(_HEADERS)),
         (form.isin(KCAT, CONSOLE), _flat_headers(this)),
@@ -271,7 +257,7 @@ def _header(name: Column, value: Column) -> Column:
     return F.struct(name.alias("key"), value.alias("value"))
 
 
-def _error(this: _Line) -> Column:
+def _error(this: Line) -> Column:
     """Return the first reason why the line is not a record; null if it is one."""
     form, fields = this.form, this.fields
     is_json = this.again["misread"].isNull() & (F.size(this.again["line"]) == 2)
@@ -281,41 +267,41 @@ def _error(this: _Line) -> Column:
     value = F.when(form == SPARK, this.timed["line"][0]["value"]).otherwise(F.col("_read.line")[0]["value"])
     misread = F.when(form == SPARK, this.timed["misread"]).otherwise(F.col("_read.misread"))
     wrong_headers = this.headers.isNull() & (~has_base64 | misread.isNull() | ~_are_named_texts(this))
-    payload_error = _text(this, "payload_error")
+    payload_error = this.text("payload_error")
     return _first(
         (~json_lines.begins_object(F.col("_text")), NOT_AN_OBJECT),
         (~F.coalesce(is_json, F.lit(False)), NOT_JSON),
         (_has_half_surrogate_pair(), HALF_PAIR),
         (of_console & payload_error.isin(*NOT_PRINTED), payload_error),
         (form.isNull(), NO_FORM),
-        (of_kcat & _mixes_bytes(this), MIXED_BYTES),
+        (of_kcat & this.mixes_bytes(), MIXED_BYTES),
         (~(of_kcat | of_console) & ~this.is_utf8, NOT_UTF_8),
         (form.isin(*_NAMED_BY_FILE) & _topic_of_file().isNull(), UNNAMED),
-        (~form.isin(*_NAMED_BY_FILE) & (~_is_text(this, "topic") | (_text(this, "topic") == "")), TOPIC),
-        (_whole(fields["partition"], 0, GREATEST_PARTITION).isNull(), PARTITION),
-        (_whole(fields["offset"], 0, 2**63 - 1).isNull(), OFFSET),
-        (of_kcat & (_has(this, "value") | _has(this, "timestamp") | _has(this, "timestampType")), MIXED_FORMS),
-        (of_kcat & ~_is_absent(this, "key_error"), "kcat could not decode the key"),
-        (of_kcat & ~_is_absent(this, "payload_error"), "kcat could not decode the payload"),
+        (~form.isin(*_NAMED_BY_FILE) & (~this.is_text("topic") | (this.text("topic") == "")), TOPIC),
+        (whole(fields["partition"], 0, GREATEST_PARTITION).isNull(), PARTITION),
+        (whole(fields["offset"], 0, 2**63 - 1).isNull(), OFFSET),
+        (of_kcat & (this.has("value") | this.has("timestamp") | this.has("timestampType")), MIXED_FORMS),
+        (of_kcat & ~this.is_absent("key_error"), "kcat could not decode the key"),
+        (of_kcat & ~this.is_absent("payload_error"), "kcat could not decode the payload"),
         (
             of_kcat
-            & ~_is_absent(this, "tstype")
-            & ~(_is_text(this, "tstype") & _text(this, "tstype").isin("create", "logappend", "unknown")),
+            & ~this.is_absent("tstype")
+            & ~(this.is_text("tstype") & this.text("tstype").isin("create", "logappend", "unknown")),
             "tstype is none of create, logappend, unknown",
         ),
-        (~_is_null(fields["time"]) & _millis(this).isNull(), TIME),
+        (~is_null(fields["time"]) & this.millis().isNull(), TIME),
         (
-            has_base64 & ~_is_absent(this, "timestampType") & _whole(_again(this, "timestampType"), -1, 1).isNull(),
+            has_base64 & ~this.is_absent("timestampType") & whole(this.field("timestampType"), -1, 1).isNull(),
             "timestampType is none of -1, 0, 1",
         ),
-        (has_base64 & ~_is_absent(this, "key") & captured.isNull(), "key is not base64"),
-        (has_base64 & ~_is_absent(this, "value") & value.isNull(), "value is not base64"),
-        ((form == RPK) & _has(this, "value_size"), "rpk left out the value, with --meta-only"),
+        (has_base64 & ~this.is_absent("key") & captured.isNull(), "key is not base64"),
+        (has_base64 & ~this.is_absent("value") & value.isNull(), "value is not base64"),
+        ((form == RPK) & this.has("value_size"), "rpk left out the value, with --meta-only"),
         (
             (form == REDPANDA_CONSOLE)
             & (
-                _payload_of(this, "key").isNull() & ~_is_absent(this, "key")
-                | _payload_of(this, "value").isNull() & ~_is_absent(this, "value")
+                this.payload("key").isNull() & ~this.is_absent("key")
+                | this.payload("value").isNull() & ~this.is_absent("value")
             ),
             "key or value is not an object with a payload",
         ),
@@ -327,9 +313,9 @@ def _error(this: _Line) -> Column:
     )
 
 
-def _are_named_texts(this: _Line) -> Column:
+def _are_named_texts(this: Line) -> Column:
     """Tell whether headers are objects with a key, and a value that is text or null."""
-    pairs = F.try_variant_get(_again(this, "headers"), "$", "array<struct<key: variant, value: variant>>")
+    pairs = F.try_variant_get(this.field("headers"), "$", "array<struct<key: variant, value: variant>>")
     are_texts = F.forall(
         pairs,
         lambda header: (
@@ -340,28 +326,28 @@ def _are_named_texts(this: _Line) -> Column:
     return F.coalesce(are_texts, F.lit(False))
 
 
-def _value_of(this: _Line, part: str) -> Column:
+def _value_of(this: Line, part: str) -> Column:
     """Return the key or the value of a record that is not plain."""
-    form, said = this.form, _string(this.fields[part])
+    form, said = this.form, string_of(this.fields[part])
     return (
         F.when(form == CAPTURE, F.col("_read.line")[0][part])
         .when(form == SPARK, this.timed["line"][0][part])
-        .when(form == REDPANDA_CONSOLE, _payload(_payload_of(this, part)))
-        .otherwise(_bytes(this, said))
+        .when(form == REDPANDA_CONSOLE, payload(this.payload(part)))
+        .otherwise(this.bytes(said))
     )
 
 
-def _other(this: _Line) -> dict[str, Column]:
+def _other(this: Line) -> dict[str, Column]:
     """Return the columns of a record that is not plain."""
-    fields, kind = this.fields, F.coalesce(_text(this, "tstype"), _text(this, "timestampType"))
-    is_timed = ~this.form.isin(KCAT, CONSOLE) | _text(this, "tstype").isin("create", "logappend")
-    by_number = F.when(this.form.isin(CAPTURE, SPARK), _whole(_again(this, "timestampType"), 0, 1).cast("int"))
-    topic = F.make_valid_utf8(_bytes(this, _text(this, "topic")).cast("string"))
+    fields, kind = this.fields, F.coalesce(this.text("tstype"), this.text("timestampType"))
+    is_timed = ~this.form.isin(KCAT, CONSOLE) | this.text("tstype").isin("create", "logappend")
+    by_number = F.when(this.form.isin(CAPTURE, SPARK), whole(this.field("timestampType"), 0, 1).cast("int"))
+    topic = F.make_valid_utf8(this.bytes(this.text("topic")).cast("string"))
     return {
         "topic": F.when(this.form.isin(*_NAMED_BY_FILE), _topic_of_file()).otherwise(topic),
-        "partition": _whole(fields["partition"], 0, GREATEST_PARTITION).cast("int"),
-        "offset": _whole(fields["offset"], 0, 2**63 - 1),
-        "timestamp": F.when(is_timed, time_of_millis(_millis(this))),
+        "partition": whole(fields["partition"], 0, GREATEST_PARTITION).cast("int"),
+        "offset": whole(fields["offset"], 0, 2**63 - 1),
+        "timestamp": F.when(is_timed, time_of_millis(this.millis())),
         "timestamp_type": F.when(kind.isin("create", "CREATE_TIME"), 0)
         .when(kind.isin("logappend", "LOG_APPEND_TIME"), 1)
         .otherwise(by_number),
@@ -371,28 +357,27 @@ def _other(this: _Line) -> dict[str, Column]:
     }
 
 
-def _is_lossy(this: _Line) -> Column:
+def _is_lossy(this: Line) -> Column:
     """Tell whether the record lost bytes, or may have: what a form never keeps, and U+FFFD in place of other bytes.
 
     rpk writes null as empty; objects of headers keep neither order nor duplicates; decoded values are no bytes.
     """
     form, fields = this.form, this.fields
     is_decoded = ~(
-        (_is_string(fields["key"]) | _is_null(fields["key"]))
-        & (_is_string(fields["value"]) | _is_null(fields["value"]))
+        (is_string(fields["key"]) | is_null(fields["key"])) & (is_string(fields["value"]) | is_null(fields["value"]))
     )
     is_renamed = F.exists(this.headers, lambda header: header["key"].contains("\ufffd"))
-    is_unlike = is_decoded | is_renamed | _is_replaced() | reduce(or_, (_has(this, name) for name in _SCHEMA_IDS))
-    of_headers = F.try_variant_get(_again(this, "headers"), "$", f"array<struct<value: {_PAYLOAD}>>")
+    is_unlike = is_decoded | is_renamed | _is_replaced() | reduce(or_, (this.has(name) for name in SCHEMA_IDS))
+    of_headers = F.try_variant_get(this.field("headers"), "$", f"array<struct<value: {PAYLOAD}>>")
     return (
         F.when(form.isin(CAPTURE, SPARK), F.coalesce(_is_marked(this.timed), F.lit(False)))
         .when(form == RPK, F.lit(True))
-        .when(form == CONSOLE, _text(this, UNPACKED).endswith(" lossy"))
+        .when(form == CONSOLE, this.text(UNPACKED).endswith(" lossy"))
         .when(
             form == REDPANDA_CONSOLE,
-            _is_lost(_payload_of(this, "key"))
-            | _is_lost(_payload_of(this, "value"))
-            | F.coalesce(F.exists(of_headers, lambda header: _is_lost(header["value"])), F.lit(False)),
+            is_lost(this.payload("key"))
+            | is_lost(this.payload("value"))
+            | F.coalesce(F.exists(of_headers, lambda header: is_lost(header["value"])), F.lit(False)),
         )
         .when(form == KAFBAT, is_unlike | (F.size(this.headers) > 0))
         .otherwise(is_unlike)
@@ -407,24 +392,10 @@ def _own_bytes() -> Column:
     return F.when(line.startswith(F.lit(PRINTED)), F.coalesce(unquoted, line)).otherwise(line)
 
 
-def _json(this: _Line) -> Column:
+def _json(this: Line) -> Column:
     """Return the text to parse; if it is not UTF-8, each byte as a character, unless escapes name others, too."""
     as_bytes = F.decode(F.col("_text").cast("binary"), "ISO-8859-1")
-    return F.when(_strings_are_bytes(this), as_bytes).otherwise(F.col("_text"))
-
-
-def _strings_are_bytes(this: _Line) -> Column:
-    return ~this.is_utf8 & ~_mixes_bytes(this)
-
-
-def _mixes_bytes(this: _Line) -> Column:
-    """Tell whether text that is not UTF-8 has escapes of characters beyond ASCII, which kcat does not write."""
-    return ~this.is_utf8 & F.col("_text").contains("\\u") & F.col("_text").rlike(_NON_ASCII_ESCAPE)
-
-
-def _bytes(this: _Line, text: Column) -> Column:
-    """Return the bytes of a string of the line."""
-    return F.when(_strings_are_bytes(this), F.encode(text, "ISO-8859-1")).otherwise(text.cast("binary"))
+    return F.when(this.strings_are_bytes(), as_bytes).otherwise(F.col("_text"))
 
 
 def _kind_of_file(read: Column) -> Column:
@@ -482,59 +453,6 @@ def _has_half_surrogate_pair() -> Column:
     return F.col("_text").contains("\\u") & F.col("_text").rlike(_HALF_SURROGATE_PAIR)
 
 
-def _again(this: _Line, field: str) -> Column:
-    return this.again["line"][0][_FIELDS[field]]
-
-
-def _kind(this: _Line, field: str) -> Column:
-    """Return the type of a field in the JSON: STRING, BIGINT, VOID for null ...; null if the field does not exist."""
-    return F.schema_of_variant(_again(this, field))
-
-
-def _has(this: _Line, field: str) -> Column:
-    return _again(this, field).isNotNull()
-
-
-def _is_absent(this: _Line, field: str) -> Column:
-    return F.coalesce(_kind(this, field) == "VOID", F.lit(True))
-
-
-def _is_text(this: _Line, field: str) -> Column:
-    return F.coalesce(_kind(this, field) == "STRING", F.lit(False))
-
-
-def _text(this: _Line, field: str) -> Column:
-    return F.try_variant_get(_again(this, field), "$", "string")
-
-
-def _string(variant: Column) -> Column:
-    return F.try_variant_get(variant, "$", "string")
-
-
-def _is_string(variant: Column) -> Column:
-    return F.coalesce(F.schema_of_variant(variant) == "STRING", F.lit(False))
-
-
-def _is_null(variant: Column) -> Column:
-    return F.coalesce(F.schema_of_variant(variant) == "VOID", F.lit(True))
-
-
-def _whole(variant: Column, least: int, greatest: int) -> Column:
-    """Return a whole number in the range as bigint, else null."""
-    number = F.when(F.schema_of_variant(variant) == "BIGINT", F.try_variant_get(variant, "$", "bigint"))
-    return F.when(number.between(least, greatest), number)
-
-
-def _millis(this: _Line) -> Column:
-    """Return the record's time in epoch milliseconds, given as such or in ISO-8601 with its zone; else null."""
-    time = this.fields["time"]
-    text = _string(time)
-    zoned = F.regexp_replace(text, r"([+-]\d\d)(\d\d)\z", "$1:$2")
-    millis = F.unix_millis(F.when(_is_string(time) & text.rlike(_ISO_TIME), zoned.try_cast("timestamp")))
-    of_text = F.when(millis.between(-1, GREATEST_MILLIS), millis)
-    return F.coalesce(_whole(time, -1, GREATEST_MILLIS), of_text)
-
-
 def _topic_of_file() -> Column:
     """Return the topic that the file's directory names, else the file itself; null if neither clearly does."""
     path = F.split("_source", "/")
@@ -544,43 +462,20 @@ def _topic_of_file() -> Column:
     return F.when(F.size(directories) == 1, directories[0]).when(F.size(directories) == 0, of_name)
 
 
-def _flat_headers(this: _Line) -> Column:
+def _flat_headers(this: Line) -> Column:
     """Return kcat's flat array [name, value, name, value ...] as headers; null if it is not such an array."""
     flat = F.when(
-        _kind(this, "headers").isin("ARRAY<STRING>", "ARRAY<VOID>"),
-        F.try_variant_get(_again(this, "headers"), "$", "array<string>"),
+        this.kind("headers").isin("ARRAY<STRING>", "ARRAY<VOID>"),
+        F.try_variant_get(this.field("headers"), "$", "array<string>"),
     )
     names = F.filter(flat, lambda _, at: at % 2 == 0)
     values = F.filter(flat, lambda _, at: at % 2 == 1)
     complete = (F.size(flat) % 2 == 0) & F.forall(names, lambda name: name.isNotNull())
     headers = F.transform(
         names,
-        lambda name, at: _header(F.make_valid_utf8(_bytes(this, name).cast("string")), _bytes(this, F.get(values, at))),
+        lambda name, at: _header(F.make_valid_utf8(this.bytes(name).cast("string")), this.bytes(F.get(values, at))),
     )
     return F.when(complete, headers)
-
-
-_PAYLOAD = "struct<payload: variant, rawPayload: string, isPayloadNull: boolean>"
-
-
-def _payload_of(this: _Line, field: str) -> Column:
-    """Return a key or value of Redpanda Console, with raw data or without (its save-messages-dialog.tsx)."""
-    return F.try_variant_get(_again(this, field), "$", _PAYLOAD)
-
-
-def _payload(said: Column) -> Column:
-    """Return the bytes of a payload: its raw data, else its text."""
-    raw = F.try_to_binary(said["rawPayload"], F.lit("base64"))
-    is_null = F.coalesce(said["isPayloadNull"], F.lit(False))
-    return F.when(~is_null, F.coalesce(raw, _string(said["payload"]).cast("binary")))
-
-
-def _is_lost(said: Column) -> Column:
-    """Tell whether a payload is there without its raw data, as text that lost bytes or as decoded JSON."""
-    is_there = said.isNotNull() & ~F.coalesce(said["isPayloadNull"], F.lit(False))
-    has_raw = F.try_to_binary(said["rawPayload"], F.lit("base64")).isNotNull()
-    is_whole = _is_string(said["payload"]) & ~F.coalesce(_string(said["payload"]).contains("\ufffd"), F.lit(False))
-    return is_there & ~has_raw & ~is_whole
 
 
 def _all(*conditions: Column) -> Column:
