@@ -15,17 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
 
 import psutil
-from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Table
 
@@ -34,11 +29,11 @@ from bench import incidents as labelled
 from bench import site as pages
 from bench import skew as unevenly
 from bench import stores as on_stores
+from bench.following import catch_up, follow, soak
+from bench.gates import bulkheads, jobs, split
 from bench.growth import SCENARIOS, Cost, cost_onto, draw
+from bench.harness import Bench, Finding, cold, timed
 from bench.records import acknowledgements, dead_letters, land_lines, pushed
-from expectations.contract import ORIGIN, Column, Contract
-from expectations.rules import at_least, between, is_true, matches, not_null, one_of
-from local.kafka_client import KafkaClient, Message
 from pipelines.broker import Broker
 from pipelines.catalog import stages
 from pipelines.commands.generate import generate
@@ -46,96 +41,17 @@ from pipelines.installation import COMMAND
 from pipelines.jvm import jars, launch
 from pipelines.jvm.session import spark_session
 from pipelines.run import contracts, runner
-from pipelines.run.follow import health_file
-from pipelines.settings import ROOT, Settings, load
+from pipelines.settings import ROOT, load
 from pipelines.steps import scopes
 from pipelines.steps.split import SplitBatch
 from pipelines.steps.summarise import Refreshed, Refreshing
 from pipelines.stores import lock
-from pipelines.warehouse import jvmless
-from pipelines.warehouse.tables import Warehouse, quarantine_contract
+from pipelines.warehouse.tables import Warehouse
 from tests.testing import segments as log
-from tests.testing.builders import kip_1191
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 RESULTS = ROOT / "bench" / "results"
 FIRST_RUN_ON_S3, ANY_OTHER_ON_S3 = 2.0, 1.5  # times the seconds of a directory
 EVERY_EXECUTION = {"spark.sql.ui.retainedExecutions": "2000"}  # whose metrics `growth` reads
-
-
-@dataclass
-class Finding:
-    """A measured figure and its target."""
-
-    name: str
-    value: float
-    unit: str
-    target: str = ""
-    met: bool | None = None
-    parts: dict[str, Any] = field(default_factory=dict)
-
-
-class Bench:
-    """A Spark session, a scratch directory and the figures found so far."""
-
-    def __init__(self, spark: SparkSession, scratch: Path, scale: float) -> None:
-        """Keep what the benchmarks share; ``scale`` multiplies the numbers of records."""
-        self.spark = spark
-        self.scratch = scratch
-        self.scale = scale
-        self.findings: list[Finding] = []
-
-    def settings(self, name: str, **more: Any) -> Settings:
-        """Return settings with a warehouse and a landing directory of their own."""
-        directory = self.scratch / name
-        return load(warehouse=str(directory / "warehouse"), landing=str(directory / "landing"), **more)
-
-    def records(self, count: int) -> int:
-        """Return a number of records, multiplied by the scale, at least 100."""
-        return max(100, int(count * self.scale))
-
-    def keep(self, name: str, value: float, unit: str, target: float | None = None, **parts: Any) -> None:
-        """Keep a figure; ``target`` is the highest value that meets the target."""
-        met = None if target is None else value <= target
-        self.findings.append(Finding(name, value, unit, "" if target is None else f"<= {target:g} {unit}", met, parts))
-
-    def run(self, settings: Settings, feed: str = "dlq") -> float:
-        """Run a feed's stages once and return the seconds, the lock included."""
-        began = time.perf_counter()
-        with lock.writer(settings, "bench"):
-            done = runner.run(Warehouse(settings, self.spark), stages(feed))
-        seconds = time.perf_counter() - began
-        if any(stage_run.status == "broken" for stage_run in done):
-            raise RuntimeError("a gate broke: the benchmark measures nothing")
-        return seconds
-
-    def warm_up(self) -> None:
-        """Run both sides once, so that the JVM compiles them before the measurements."""
-        settings = self.settings("warm-up")
-        generate(self.records(20_000), 7, Path(settings.landing))
-        self.run(settings)
-        peers.landing_to_gold(self.spark, settings, self.scratch / "warm-up-peer")
-
-
-@contextmanager
-def timed(owner: Any, name: str, spent: dict[str, float]) -> Iterator[None]:
-    """Add up the seconds spent in a method while the block runs."""
-    method = getattr(owner, name)
-
-    def timing(*arguments: Any, **keywords: Any) -> Any:
-        began = time.perf_counter()
-        try:
-            return method(*arguments, **keywords)
-        finally:
-            spent[name] = spent.get(name, 0.0) + time.perf_counter() - began
-
-    setattr(owner, name, timing)
-    try:
-        yield
-    finally:
-        setattr(owner, name, method)
 
 
 def pipeline(bench: Bench) -> None:
@@ -160,75 +76,6 @@ def pipeline(bench: Bench) -> None:
     bench.keep("landing to gold / by hand without contracts", median(ratios), "x", 1.4, **parts)
     bench.keep("share of the gates in it", 100 * median(shares), "%", 20.0)
     bench.keep("records per second, landing to gold", count / median(ours), "records/s")
-
-
-RULES = (
-    not_null(),
-    at_least(0),
-    between(0, 10_000_000),
-    is_true("even_or_odd", "abs(c0) % 2 IN (0, 1)"),
-)
-CANDIDATES = Contract(
-    table="silver.bench",
-    description="Twelve rules over eight columns.",
-    columns=(
-        *(Column(name, "string", name) for name in ORIGIN),
-        Column("c0", "bigint", "a number", RULES),
-        Column("c1", "bigint", "a number", (not_null(), between(0, 99))),
-        Column("c2", "string", "a name", (not_null(), matches("word", r"\A[a-z]{1,12}\z"))),
-        Column("c3", "string", "a kind", (not_null(), one_of("red", "green", "blue"))),
-        Column("c4", "string", "a payload", (not_null(), is_true("long", "length(c4) >= 32"))),
-    ),
-    grain=("c0",),
-)
-
-
-def split(bench: Bench) -> None:
-    """Measure the split and the gate of candidates by 12 rules against a two-pass split by hand."""
-    count, settings = bench.records(2_000_000), bench.settings("split")
-    candidates = candidates_of(bench.spark, count, bench.scratch / "candidates")
-    Warehouse(settings, bench.spark).ensure(CANDIDATES)
-    Warehouse(settings, bench.spark).ensure(quarantine_contract(CANDIDATES))
-    checks = [(rule.code, rule.broken()) for rule in CANDIDATES.rules]
-    contract = CANDIDATES.with_gate(1.0, None)
-    ours, theirs, gates = [], [], []
-    for attempt in range(3):
-        began = time.perf_counter()
-        with SplitBatch.between(Warehouse(settings, bench.spark), contract, candidates, candidates) as batch:
-            gate_began = time.perf_counter()
-            batch.gate("bench")
-            gates.append(time.perf_counter() - gate_began)
-            batch.write()
-        ours.append(time.perf_counter() - began)
-        began = time.perf_counter()
-        peers.two_pass_split(candidates, checks, bench.scratch / f"two-pass-{attempt}")
-        theirs.append(time.perf_counter() - began)
-        for table in (CANDIDATES.table, "quarantine.bench"):
-            shutil.rmtree(Warehouse(settings).location(table))
-        Warehouse(settings, bench.spark).ensure(CANDIDATES)
-        Warehouse(settings, bench.spark).ensure(quarantine_contract(CANDIDATES))
-    ratios = [mine / peer for mine, peer in zip(ours[1:], theirs[1:], strict=True)]
-    parts = {"candidates": count, "rules": len(checks), "seconds": ours[1:], "by_hand_seconds": theirs[1:]}
-    bench.keep("split and gate / two-pass split by hand", median(ratios), "x", 1.1, **parts, gate_seconds=gates[1:])
-
-
-def candidates_of(spark: SparkSession, count: int, path: Path) -> DataFrame:
-    """Write candidates, 2 % of them bad, and return them as read from disk."""
-    from pyspark.sql import functions as F
-
-    number = F.col("id")
-    rows = spark.range(0, count, 1, 4).select(
-        F.lit("bench").alias("cluster"),
-        F.lit("bench").alias("_source"),
-        F.sha2(number.cast("string"), 256).alias("_bronze_id"),
-        F.when(number % 100 == 1, -number).otherwise(number).alias("c0"),
-        (number % 100).alias("c1"),
-        F.when(number % 200 == 3, F.lit("9bad")).otherwise(F.lit("word")).alias("c2"),
-        F.element_at(F.array(F.lit("red"), F.lit("green"), F.lit("blue")), (number % 3 + 1).cast("int")).alias("c3"),
-        F.when(number % 200 != 5, F.sha2((number + 1).cast("string"), 256)).alias("c4"),
-    )
-    peers.write(rows, path)
-    return spark.read.format("delta").load(str(path))
 
 
 def nothing_new(bench: Bench) -> None:
@@ -348,225 +195,6 @@ def kafka_reads(segment: Path) -> float | None:
     return float(done.stdout.split()[-1]) if done.returncode == 0 else None
 
 
-def follow(bench: Bench) -> None:
-    """Measure the time from a dead letter to its count in gold, at 100 a second for a minute on this machine."""
-    settings, topic, warm, count = bench.settings("follow"), "dlq.bench", 500, bench.records(6_000)
-    with Broker(bench.scratch / "broker") as broker, KafkaClient(broker.bootstrap_servers) as client:
-        client.create_topic(topic)
-        with following(settings, broker, every=1) as process:
-            client.produce(topic, paced(warm, []))
-            await_gold(settings, warm, process)
-            before = sum(resident(process).values())
-            written: list[float] = []
-            client.produce(topic, paced(count, written))
-            await_gold(settings, warm + count, process)
-            after = sum(resident(process).values())
-            began = time.perf_counter()
-            process.terminate()
-            if process.wait(60):
-                raise RuntimeError(f"afterlog run --follow ended with {process.returncode}")
-            stopped = time.perf_counter() - began
-    commits = [(at, total - warm) for at, total in counted(settings)]
-    latencies = sorted(next(at for at, total in commits if total > number) - at for number, at in enumerate(written))
-    parts: dict[str, Any] = {
-        "records": count,
-        "per_second": PER_SECOND,
-        "every_seconds": 1,
-        "resident_mib": [before, after],
-    }
-    bench.keep("dead letter to gold while following, median", median(latencies), "s", **parts)
-    bench.keep("dead letter to gold while following, 95th percentile", latencies[int(0.95 * len(latencies))], "s")
-    bench.keep("afterlog run --follow, SIGTERM to its end", stopped, "s", 10.0)
-
-
-PER_SECOND = 100
-
-
-@contextmanager
-def following(settings: Settings, broker: Broker, every: float) -> Iterator[psutil.Popen]:
-    """Follow the dead-letter topics of a broker in a process, and kill it at the end if it still runs."""
-    variables = {"AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers, "AFTERLOG_DLQ__SOURCE": "kafka"}
-    places = ["--warehouse", settings.warehouse, "--landing", settings.landing]
-    Path(settings.warehouse).parent.mkdir(parents=True, exist_ok=True)  # a run does not make it
-    process = psutil.Popen(
-        [os.fspath(COMMAND), "run", "--follow", "--every", str(every), "--feed", "dlq", *places],
-        env=os.environ | variables,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-def paced(count: int, written: list[float], per_second: float = PER_SECOND) -> Iterator[Message]:
-    """Yield dead letters at a constant rate, and append the time of each to ``written``."""
-    began = time.perf_counter()
-    for number in range(count):
-        time.sleep(max(0.0, began + number / per_second - time.perf_counter()))
-        written.append(time.time())
-        yield Message(b"payload", headers=kip_1191(offset=number), partition=0)
-
-
-def counted(settings: Settings) -> list[tuple[float, int]]:
-    """Return when each version of gold.dlq_summary was committed, and its number of records, in order."""
-    location = Path(Warehouse(settings).location("gold.dlq_summary"))
-    versions = []
-    for version in range((Warehouse(settings).last_version("gold.dlq_summary") or 0) + 1):
-        rows = DeltaTable(location, version=version).scan(["record_count"])
-        total = sum(row["record_count"] for batch in rows for row in batch.to_struct_array().to_pylist())
-        versions.append(((location / "_delta_log" / f"{version:020}.json").stat().st_mtime, total))
-    return versions
-
-
-def await_gold(settings: Settings, count: int, process: psutil.Popen) -> None:
-    """Wait until gold counts this many records."""
-    until = time.monotonic() + 300
-    while True:
-        if process.poll() is not None or time.monotonic() > until:
-            raise RuntimeError("afterlog run --follow does not bring the records to gold")
-        if Warehouse(settings).last_version("gold.dlq_summary") is not None:
-            rows = jvmless.rows(
-                Warehouse(settings), "gold.dlq_summary", {"cluster": settings.cluster}, ["record_count"]
-            )
-            if sum(row["record_count"] for row in rows) >= count:
-                return
-        time.sleep(0.5)
-
-
-def resident(process: psutil.Popen) -> dict[str, float]:
-    """Return the resident memory in MiB of a process and its children, by program."""
-    mebibytes: dict[str, float] = defaultdict(float)
-    for member in (process, *process.children(recursive=True)):
-        mebibytes[member.name()] += member.memory_info().rss / 2**20
-    return dict(mebibytes)
-
-
-def soak(bench: Bench) -> None:
-    """Follow a trickle for two hours; compare memory and cycle seconds of the last quarter with the second."""
-    settings, per_second = bench.settings("soak"), 2
-    samples: list[dict[str, Any]] = []
-    with Broker(bench.scratch / "broker-to-soak") as broker, KafkaClient(broker.bootstrap_servers) as client:
-        client.create_topic("dlq.soak")
-        with following(settings, broker, every=5) as process:
-            ends = time.monotonic() + 7_200 * bench.scale
-            while time.monotonic() < ends:
-                client.produce("dlq.soak", paced(60 * per_second, [], per_second))
-                cycle = json.loads(health_file(Warehouse(settings)).read_text(encoding="utf-8"))["last_cycle"]
-                took = datetime.fromisoformat(cycle["ended_at"]) - datetime.fromisoformat(cycle["began_at"])
-                facts = {"at": cycle["ended_at"], "seconds": took.total_seconds(), "resident_mib": resident(process)}
-                samples.append(facts)
-                print(facts, file=sys.stderr, flush=True)
-            await_gold(settings, 60 * per_second * len(samples), process)
-    quarter = len(samples) // 4
-    then, now = samples[quarter : 2 * quarter], samples[-quarter:]
-    # Take the minimum: a heap fills and empties, but memory that leaks stays.
-    least = [min(sum(sample["resident_mib"].values()) for sample in part) for part in (then, now)]
-    cycles = [median(sample["seconds"] for sample in part) for part in (then, now)]
-    hours = f"{len(samples) / 60:.1f} h of following"
-    bench.keep(f"memory over {hours}, last / second quarter", least[1] / least[0], "x", 1.05, samples=samples)
-    bench.keep(f"seconds of a cycle over {hours}, last / second quarter", cycles[1] / cycles[0], "x")
-
-
-def catch_up(bench: Bench) -> None:
-    """Measure the same records from a topic and from files, to bronze and on to gold."""
-    from pyspark.sql import functions as F
-
-    count = bench.records(500_000)
-    payload = F.base64(F.repeat(F.sha2(F.col("offset").cast("string"), 256), 8))
-    records = dead_letters(bench.spark, count, 1).withColumn("value", payload)
-    with Broker(bench.scratch / "broker-to-catch-up") as broker, KafkaClient(broker.bootstrap_servers) as client:
-        client.create_topic("dlq.orders", 2)
-        files = bench.settings("catch-up-files")
-        land_lines(records, files.landing_of("dlq") / "all")
-        headers = F.transform(
-            "headers", lambda header: F.struct(header["key"].alias("key"), F.unbase64(header["value"]).alias("value"))
-        )
-        produced = records.select("topic", F.unbase64("value").alias("value"), headers.alias("headers"))
-        produced.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers).save()
-        kafka = {"bootstrap_servers": broker.bootstrap_servers}
-        topics = bench.settings("catch-up-topics", kafka=kafka, dlq={"source": "kafka"})
-        spent: dict[str, list[tuple[float, float]]] = {"files": [], "topics": []}
-        for attempt in range(2):
-            for name, given in (("files", files), ("topics", topics)):
-                settings = given.model_copy(update={"warehouse": str(bench.scratch / f"catch-up-{name}-{attempt}")})
-                Warehouse(settings, bench.spark).ensure_all(contracts.contracts())
-                began = time.perf_counter()
-                with lock.writer(settings, "bench"):
-                    (landed,) = runner.run(Warehouse(settings, bench.spark), stages("dlq", layer="bronze"))
-                bronze = time.perf_counter() - began
-                if landed.accepted != count:
-                    raise RuntimeError(f"{landed.accepted:,} of {count:,} records landed from {name}")
-                spent[name].append((bronze, bronze + bench.run(settings)))
-                shutil.rmtree(settings.warehouse)
-    best = {name: [min(seconds) for seconds in zip(*both, strict=True)] for name, both in spent.items()}
-    parts: dict[str, Any] = {"records": count, "seconds": spent}
-    bench.keep("records per second, topic to bronze", count / best["topics"][0], "records/s", **parts)
-    bench.keep("records per second, files to bronze", count / best["files"][0], "records/s")
-    bench.keep("topic / the same records from files, to bronze", best["topics"][0] / best["files"][0], "x")
-    bench.keep("topic / the same records from files, to gold", best["topics"][1] / best["files"][1], "x")
-
-
-def jobs(bench: Bench) -> None:
-    """Count Spark jobs per stage, and of a gate by its number of rules."""
-    settings = bench.settings("jobs")
-    tracker = bench.spark.sparkContext.statusTracker()
-    generate(bench.records(5_000), 4, Path(settings.landing))
-    with lock.writer(settings, "bench"):
-        for stage in stages("dlq"):
-            bench.spark.sparkContext.setJobGroup(stage.table, stage.table)
-            runner.run(Warehouse(settings, bench.spark), [stage])
-            bench.keep(f"Spark jobs, {stage.table}", len(tracker.getJobIdsForGroup(stage.table)), "jobs")
-    from expectations import suite
-
-    candidates = candidates_of(bench.spark, 1_000, bench.scratch / "few")
-    counts = {}
-    for rules in (RULES[:2], RULES * 6):
-        numbered = tuple(at_least(-10 - number) if number >= len(RULES) else rule for number, rule in enumerate(rules))
-        contract = Contract("silver.bench", "bench", (Column("c0", "bigint", "a number", numbered),), ("c0",))
-        group = f"{len(numbered)} rules"
-        bench.spark.sparkContext.setJobGroup(group, group)
-        suite.gate(candidates, contract, run_id="bench", store=None)
-        counts[len(numbered)] = len(tracker.getJobIdsForGroup(group))
-    bench.spark.sparkContext.setJobGroup("bench", "bench")
-    few, many = counts.values()
-    bench.keep("Spark jobs of a gate, many rules - few", many - few, "jobs", 0.0, jobs_by_rules=counts)
-
-
-def bulkheads(bench: Bench) -> None:
-    """Measure bronze to silver of 1,000 topics against one topic with as many records: all good, or all held."""
-    from pyspark.sql import functions as F
-
-    count, tracker = bench.records(100_000), bench.spark.sparkContext.statusTracker()
-    for kind in ("good", "held"):
-        seconds: dict[int, list[float]] = {1: [], 1_000: []}
-        numbers = {}
-        for attempt in range(3):
-            for topics in seconds:
-                settings = bench.settings(f"{kind}-{topics}-{attempt}")
-                topic = F.concat(F.lit("dlq.t"), (F.col("offset") % topics).cast("string"))
-                records = dead_letters(bench.spark, count, 1).withColumn("topic", topic)
-                if kind == "held":
-                    records = records.withColumn("headers", F.slice("headers", 1, 0))
-                land_lines(records, settings.landing_of("dlq") / "a")
-                group = f"{kind}, {topics} topics, {attempt}"
-                with lock.writer(settings, "bench"):
-                    runner.run(Warehouse(settings, bench.spark), stages(only="bronze.dlq_records"))
-                    bench.spark.sparkContext.setJobGroup(group, group)
-                    began = time.perf_counter()
-                    (done,) = runner.run(Warehouse(settings, bench.spark), stages(only="silver.dlq_records"))
-                    seconds[topics].append(time.perf_counter() - began)
-                    bench.spark.sparkContext.setJobGroup("bench", "bench")
-                if (done.held, done.accepted) != ((count, 0) if kind == "held" else (0, count)):
-                    raise RuntimeError("the benchmark measures something else")
-                numbers[topics] = len(tracker.getJobIdsForGroup(group))
-        ratio = median(many / single for single, many in zip(seconds[1][1:], seconds[1_000][1:], strict=True))
-        bench.keep(f"silver of 1,000 topics against one, all {kind}", ratio, "x", 1.5, seconds=seconds, jobs=numbers)
-
-
 def memory(bench: Bench) -> None:
     """Measure the peak memory of ``afterlog run`` over a million records, JVM and Python together.
 
@@ -607,16 +235,6 @@ def demo(bench: Bench) -> None:
         [sys.executable, "-m", "local.demo"], cwd=copy, env=environment, check=True, stdout=subprocess.DEVNULL
     )
     bench.keep("make demo, once set up", (time.perf_counter() - began) / 60, "min", 5.0)
-
-
-def cold(command: list[str]) -> float:
-    """Return the median seconds of three cold starts of a command."""
-    spent = []
-    for _ in range(3):
-        began = time.perf_counter()
-        subprocess.run([os.fspath(COMMAND), *command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        spent.append(time.perf_counter() - began)
-    return median(spent)
 
 
 def incidents(bench: Bench) -> None:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from bench import peers
-from bench.run import Bench
+from bench.harness import Bench
 from pipelines.jvm.session import spark_session
 from pipelines.settings import load
 
