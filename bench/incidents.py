@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.scenarios import SHAPES, Scenario, Suspect, TrueIncident, scenarios
+from bench.scenarios import scenarios
+from bench.scenarios.labels import SHAPES, Scenario, Suspect, TrueIncident
 from pipelines.catalog import stages
 from pipelines.incidents.verdict import REJECTION, UNDETERMINED, VERDICTS
 from pipelines.jvm.session import spark_session

@@ -8,9 +8,7 @@ from expectations import before_gx  # noqa: F401
 
 # isort: split
 from great_expectations.compatibility import pydantic
-from great_expectations.core.expectation_validation_result import (
-    ExpectationValidationResult,
-)
+from great_expectations.core.expectation_validation_result import ExpectationValidationResult
 from great_expectations.expectations.core.expect_column_sum_to_be_between import ExpectColumnSumToBeBetween
 from great_expectations.expectations.core.expect_column_values_to_be_between import ExpectColumnValuesToBeBetween
 from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet

@@ -13,27 +13,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
 
-from bench.scenarios import (
-    CONNECT,
-    CONVERTER,
-    DAY,
-    EXHAUSTED,
-    HOUR,
-    LAST_START,
-    MINUTE,
-    SHARE,
-    SPRING,
-    Consumer,
-    Error,
-    Incident,
-    Plan,
-    Scenario,
-    Shape,
-    Suspect,
-    Topic,
-    Trait,
-    times_of,
-)
+from bench.scenarios.changes import Changes
+from bench.scenarios.deaths import Incident
+from bench.scenarios.errors import CONNECT, CONVERTER, EXHAUSTED, SHARE, SPRING, Consumer, Error
+from bench.scenarios.labels import Scenario, Shape, Suspect
+from bench.scenarios.plans import Plan
+from bench.scenarios.times import DAY, HOUR, LAST_START, MINUTE, times_of
+from bench.scenarios.topics import Topic, Trait
 
 END = datetime.fromtimestamp(LAST_START / 1000, UTC)
 """When the week ends before it is moved."""
@@ -53,6 +39,7 @@ class Story(Plan):
         self.begin(noun, f"{_SEED}/{noun}", Shape(late=0))
         self.package = f"com.webshop.{noun}"
         self.start = LAST_START - 2 * DAY  # pushes of topologies that change nothing are around it
+        self.changes = Changes(self.random, self.start)
         self.topic = Topic(f"{SHOP}{noun}", self.random, partitions, "named", has_schemas=False)
         self.topic.rate = an_hour / HOUR
         self.main_consumer = consumer
@@ -115,14 +102,14 @@ def orders(moved: timedelta) -> Story:
     )
     times = _until(times_of(story.random, begin, 1_700, 20_000), _before(minutes=2))
     story.fails("SYSTEMIC", null, times, 0.96, Suspect("topology", "order-enrichment"))
-    story.push("order-enrichment", "shop.orders", "shop.orders-enriched", [begin - 6 * MINUTE])
+    story.changes.push("order-enrichment", "shop.orders", "shop.orders-enriched", [begin - 6 * MINUTE])
     story.deploys("order-enrichment", "2.14.0", begin - 7 * MINUTE)
     for reader, written in (
         ("invoicing", "shop.invoices"),
         ("stock-keeper", "shop.stock"),
         ("recommender", "shop.ideas"),
     ):
-        story.push(reader, "shop.orders-enriched", written, [])
+        story.changes.push(reader, "shop.orders-enriched", written, [])
     return story
 
 
@@ -134,7 +121,7 @@ def prices(moved: timedelta) -> Story:
     amount = _error("java.lang.IllegalArgumentException", "Can't parse amount {quoted}", "Money.parse")
     times = _until(times_of(story.random, begin, 480, 9_000), begin + 70 * MINUTE)
     story.fails("SYSTEMIC", amount, times, 0.96, Suspect("writer_topology", "pricing"))
-    story.push("pricing", "shop.costs", "shop.prices", [begin - 4 * MINUTE, begin + 72 * MINUTE])
+    story.changes.push("pricing", "shop.costs", "shop.prices", [begin - 4 * MINUTE, begin + 72 * MINUTE])
     story.deploys("pricing", "5.3.0", begin - 5 * MINUTE)
     story.deploys("pricing", "5.2.4", begin + 71 * MINUTE)
     return story
@@ -150,7 +137,7 @@ def payments(moved: timedelta) -> Story:
     first = story.fails("KEY_LOCAL", shipped, times_of(story.random, _before(hours=122), 60, 7 * MINUTE), 0.1)
     again = times_of(story.random, _before(hours=14), 90, 9 * MINUTE)
     story.comes_back(first, _until(again, _before(minutes=12)), 0.1)
-    story.state("payments-api", "shop.payments")
+    story.changes.state("payments-api", "shop.payments")
     return story
 
 

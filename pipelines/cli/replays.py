@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines.cli.opening import settings_under
-from pipelines.cli.options import (
-    ClusterOption,
-    TableFormat,
-    TeamOption,
-    TextFormat,
-    TextOrObject,
-    WarehouseOption,
-)
+from pipelines.cli.options import ClusterOption, TableFormat, TeamOption, TextFormat, TextOrObject, WarehouseOption
 from pipelines.cli.output import say, show_answers, text_or_json
 from pipelines.commands import clusters, completion
 from pipelines.warehouse.tables import Warehouse

@@ -6,16 +6,7 @@ from collections.abc import Mapping
 from math import floor
 
 from expectations.rules import counted
-from pipelines.incidents.evidence import (
-    FEW_KEYS,
-    LEAST_KEYS,
-    MOST_KEYS,
-    NO_MARKERS,
-    OFFSETS,
-    Evidence,
-    Row,
-    placed_of,
-)
+from pipelines.incidents.evidence import FEW_KEYS, LEAST_KEYS, MOST_KEYS, NO_MARKERS, OFFSETS, Evidence, Row, placed_of
 
 ERROR_OF_KEYS = 0.25  # two standard errors of an estimate from `LEAST_KEYS` hashes
 

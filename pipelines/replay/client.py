@@ -17,21 +17,8 @@ from concurrent.futures import TimeoutError as Unanswered
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from confluent_kafka import (
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AclOperation,
-    AdminClient,
-    ConfigResource,
-    OffsetSpec,
-    ResourceType,
-)
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined]
 
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.kafka.errors import probed

@@ -9,16 +9,7 @@ from typing import Any
 
 from pipelines.replay.candidate import Candidate
 from pipelines.replay.judge import Options
-from pipelines.replay.model import (
-    PREFIX,
-    REPLAY_HEADERS,
-    Headers,
-    Letter,
-    Plan,
-    PlannedRecord,
-    Source,
-    millis_of,
-)
+from pipelines.replay.model import PREFIX, REPLAY_HEADERS, Headers, Letter, Plan, PlannedRecord, Source, millis_of
 from pipelines.replay.rules import Action, Rules
 from pipelines.replay.transform import Content, Transform
 

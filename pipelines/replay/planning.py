@@ -19,14 +19,7 @@ from pipelines.replay import judge, origins
 from pipelines.replay.candidate import Candidate
 from pipelines.replay.draft import Draft, Entry
 from pipelines.replay.judge import Options
-from pipelines.replay.model import (
-    Headers,
-    Letter,
-    Plan,
-    Source,
-    Target,
-    attempt_of,
-)
+from pipelines.replay.model import Headers, Letter, Plan, Source, Target, attempt_of
 from pipelines.replay.rules import Rules
 from pipelines.replay.transform import Content, Transform
 from pipelines.settings import Settings

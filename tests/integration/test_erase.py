@@ -37,17 +37,7 @@ from pipelines.warehouse.actions import NOTE, act
 from pipelines.warehouse.redaction import hash_of
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import s3, segments
-from tests.testing.builders import (
-    BROKEN,
-    kip_1191,
-    kip_1317,
-    land,
-    line,
-    needed_by,
-    run,
-    tables,
-    warehouse_of,
-)
+from tests.testing.builders import BROKEN, kip_1191, kip_1317, land, line, needed_by, run, tables, warehouse_of
 from tests.testing.canaries import MARKER, with_marker
 from tests.testing.deliveries import acknowledgement
 

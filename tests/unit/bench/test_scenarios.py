@@ -17,17 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench.scenarios import (
-    CHANGES,
-    HEADLESS,
-    PROFILES,
-    SHAPES,
-    SUSPECTS,
-    VERDICTS,
-    Scenario,
-    TrueIncident,
-    scenarios,
-)
+from bench.scenarios import scenarios
+from bench.scenarios.errors import PROFILES
+from bench.scenarios.labels import CHANGES, HEADLESS, SHAPES, SUSPECTS, VERDICTS, Scenario, TrueIncident
 from tests.testing.builders import rows, run, warehouse_of
 
 if TYPE_CHECKING:
