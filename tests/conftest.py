@@ -15,7 +15,8 @@ from pipelines.engines.choose import SPARK, Choice
 from pipelines.run import contracts
 from pipelines.settings import Settings, load
 from pipelines.warehouse.tables import Warehouse
-from tests.testing import engines, examples
+from tests.testing import engines, examples, topology_feed
+from tests.testing.builders import warehouse_of
 from tests.testing.shared import once
 
 if TYPE_CHECKING:
@@ -81,6 +82,30 @@ def empty_warehouse(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
         return warehouse
 
     return once(tmp_path_factory, "empty", make)
+
+
+@pytest.fixture(scope="session")
+def captured_requests(
+    request: pytest.FixtureRequest, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Settings:
+    """A warehouse of the captured request logs, made once, for tests to read."""
+
+    def make(directory: Path) -> Settings:
+        return topology_feed.of_captures(request.getfixturevalue("spark"), warehouse_of(empty_warehouse, directory))
+
+    return once(tmp_path_factory, "captured_requests", make)
+
+
+@pytest.fixture(scope="session")
+def mixed_requests(
+    request: pytest.FixtureRequest, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory
+) -> topology_feed.Ran:
+    """A warehouse of many scenarios of the feed topology and its run, made once, for tests to read."""
+
+    def make(directory: Path) -> topology_feed.Ran:
+        return topology_feed.of_scenarios(request.getfixturevalue("spark"), warehouse_of(empty_warehouse, directory))
+
+    return once(tmp_path_factory, "mixed_requests", make)
 
 
 @pytest.fixture

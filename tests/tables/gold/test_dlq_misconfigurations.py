@@ -31,11 +31,6 @@ ENABLED = "errors.deadletterqueue.group.enable"
 FOREVER = "-1"
 
 
-@pytest.fixture
-def settings(empty_warehouse: Path, tmp_path: Path) -> Settings:
-    return warehouse_of(empty_warehouse, tmp_path)
-
-
 def found(spark: SparkSession, settings: Settings, *lines: str) -> dict[tuple[str, str], dict[str, Any]]:
     """Land lines and run; return the findings by group and kind."""
     number = sum(1 for _ in settings.landing_of("cluster-settings").glob("*"))

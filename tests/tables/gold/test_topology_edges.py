@@ -1,4 +1,4 @@
-"""gold.topology_edges: the role of a topic follows the application id and the names that Kafka Streams gives."""
+"""gold.topology_edges: where applications meet; a topic's role follows the application id and Kafka Streams' names."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 
 import pyarrow as arrow  # type: ignore[import-untyped]
 import pytest
+from pyspark.sql import SparkSession
 
 from pipelines.engines.duckdb import sessions
 from pipelines.engines.duckdb.translate import translated
+from pipelines.settings import Settings
 from pipelines.steps.refresh import select_of
 from pipelines.topology.model import Topology
+from tests.testing.builders import rows
 from tests.testing.topologies import CAPTURED
 
 ROW = arrow.schema(
@@ -48,7 +51,7 @@ def described(name: str, directory: str = "printed") -> list[dict[str, Any]]:
     topology = Topology.parsed((CAPTURED / directory / f"{name}.json").read_text(encoding="utf-8"))
     names = ("source_topics", "sink_topic", "stores", "successors")
     return [
-        {**node(name), "node": one.name, **{field: getattr(one, field) for field in names}} for one in topology.nodes
+        {**node(name), "node": part.name, **{field: getattr(part, field) for field in names}} for part in topology.nodes
     ]
 
 
@@ -102,3 +105,14 @@ def test_the_roles_are_of_one_topology(tmp_path: Path) -> None:
     topic = "app-by-currency-repartition"
     before = node("app", writes=topic, topology_hash="before")
     assert roles(tmp_path, before, node("app", reads=(topic,))) == {("app", topic): {"external"}}
+
+
+def test_applications_meet_at_topics(spark: SparkSession, captured_requests: Settings) -> None:
+    edges = [row for row in rows(spark, captured_requests, "gold.topology_edges") if row["kind"] == "topic"]
+    written = {(row["group_id"], row["topic"]) for row in edges if row["direction"] == "written"}
+    read = {(row["group_id"], row["topic"]) for row in edges if row["direction"] == "read"}
+    assert ("orders-app", "valid-orders") in written
+    assert ("orders-app", "orders") in read
+    assert {row["topic_role"] for row in edges if row["topic"] == "orders-app-by-currency-repartition"} == {
+        "repartition"
+    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from pipelines.settings import Settings
 from pipelines.steps import summarise
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
-from tests.testing.builders import run, warehouse_of
+from tests.testing.builders import run
 from tests.testing.deliveries import store
 
 TABLE, QUARANTINE, SUMMARY = "gold.trust_findings", "quarantine.dlq_records", "gold.dlq_summary"
@@ -38,11 +37,6 @@ def findings(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
     assert run(spark, settings, REFUSALS, TABLE)[TABLE].status == "passed"
     rows = jvmless.rows(Warehouse(settings), TABLE, OURS)
     return sorted(rows, key=lambda row: (row["kind"], row["topic"] or "", row["name"] or ""))
-
-
-@pytest.fixture
-def settings(empty_warehouse: Path, tmp_path: Path) -> Settings:
-    return warehouse_of(empty_warehouse, tmp_path)
 
 
 def test_a_rule_that_more_dead_letters_break_than_usual_is_a_finding(spark: SparkSession, settings: Settings) -> None:

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.settings import Settings
-from tests.testing.builders import land, rows, run, warehouse_of
+from tests.testing.builders import land, rows, run
 from tests.testing.clients import ERRORS, NO_NUMBERS
 from tests.testing.deliveries import acknowledgement, millis
 
 TABLES = ("bronze.acknowledgements", "silver.acknowledgements")
-
-
-@pytest.fixture
-def settings(empty_warehouse: Path, tmp_path: Path) -> Settings:
-    return warehouse_of(empty_warehouse, tmp_path)
 
 
 def test_acknowledgements_that_contradict_themselves_are_quarantined(spark: SparkSession, settings: Settings) -> None:

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import gzip
 from datetime import UTC
-from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.settings import ROOT, Settings
-from tests.testing.builders import land, rows, run, warehouse_of
+from tests.testing.builders import land, rows, run
 from tests.testing.deliveries import archived, at, logged, not_enabled, started, unproduced
 
 TABLES = ("bronze.broker_events", "silver.dlq_write_failures", "silver.broker_starts")
 COMPONENTS = ("BrokerServer", "GroupCoordinator", "KafkaRaftServer", "KafkaServer")
-
-
-@pytest.fixture
-def settings(empty_warehouse: Path, tmp_path: Path) -> Settings:
-    return warehouse_of(empty_warehouse, tmp_path)
 
 
 def test_lines_about_starts_are_read_beside_failed_writes(spark: SparkSession, settings: Settings) -> None:

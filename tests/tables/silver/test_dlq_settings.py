@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.settings import Settings
-from tests.testing.builders import land, rows, run, warehouse_of
+from tests.testing.builders import land, rows, run
 from tests.testing.statements import at, group, statement, topic
 
 TABLES = ("bronze.cluster_settings", "silver.cluster_settings", "silver.dlq_settings")
 COPY = "errors.deadletterqueue.copy.record.enable"
-
-
-@pytest.fixture
-def settings(empty_warehouse: Path, tmp_path: Path) -> Settings:
-    return warehouse_of(empty_warehouse, tmp_path)
 
 
 def changes(spark: SparkSession, settings: Settings, name: str, setting: str) -> list[tuple[Any, ...]]:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.settings import Settings
-from tests.testing.builders import land, rows, run, warehouse_of
+from tests.testing.builders import land, rows, run
 from tests.testing.deliveries import archived, logged, not_enabled, unproduced
 
 TABLES = ("bronze.broker_events", "silver.dlq_write_failures")
-
-
-@pytest.fixture
-def settings(empty_warehouse: Path, tmp_path: Path) -> Settings:
-    return warehouse_of(empty_warehouse, tmp_path)
 
 
 def failures(spark: SparkSession, settings: Settings) -> list[tuple[Any, ...]]:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.settings import Settings
-from tests.testing.builders import land, rows, run, warehouse_of
+from tests.testing.builders import land, rows, run
 from tests.testing.deliveries import producer
-
-
-@pytest.fixture
-def settings(empty_warehouse: Path, tmp_path: Path) -> Settings:
-    return warehouse_of(empty_warehouse, tmp_path)
 
 
 def test_statements_that_cannot_be_judged_are_quarantined(spark: SparkSession, settings: Settings) -> None:
