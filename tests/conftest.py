@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,9 @@ from pipelines.engines.choose import SPARK, Choice
 from pipelines.run import contracts
 from pipelines.settings import Settings, load
 from pipelines.warehouse.tables import Warehouse
-from tests.testing import engines, examples, topology_feed
+from tests.testing import delivery_feed, engines, examples, topology_feed
 from tests.testing.builders import warehouse_of
-from tests.testing.shared import once
+from tests.testing.shared import Made, once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,28 +84,25 @@ def empty_warehouse(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
     return once(tmp_path_factory, "empty", make)
 
 
-@pytest.fixture(scope="session")
-def captured_requests(
-    request: pytest.FixtureRequest, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Settings:
-    """A warehouse of the captured request logs, made once, for tests to read."""
+def made_once(name: str, fill: Callable[[SparkSession, Settings], Made], **values: Any) -> Any:
+    """Return a fixture of what ``fill`` makes of an empty warehouse, once for all workers; tests only read it."""
 
-    def make(directory: Path) -> Settings:
-        return topology_feed.of_captures(request.getfixturevalue("spark"), warehouse_of(empty_warehouse, directory))
+    @pytest.fixture(scope="session", name=name)
+    def made(request: pytest.FixtureRequest, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
+        def make(directory: Path) -> Made:
+            return fill(request.getfixturevalue("spark"), warehouse_of(empty_warehouse, directory, **values))
 
-    return once(tmp_path_factory, "captured_requests", make)
+        return once(tmp_path_factory, name, make)
+
+    return made
 
 
-@pytest.fixture(scope="session")
-def mixed_requests(
-    request: pytest.FixtureRequest, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory
-) -> topology_feed.Ran:
-    """A warehouse of many scenarios of the feed topology and its run, made once, for tests to read."""
-
-    def make(directory: Path) -> topology_feed.Ran:
-        return topology_feed.of_scenarios(request.getfixturevalue("spark"), warehouse_of(empty_warehouse, directory))
-
-    return once(tmp_path_factory, "mixed_requests", make)
+POLICIES = {"cleanup_policy": delivery_feed.POLICIES}
+captured_requests = made_once("captured_requests", topology_feed.of_captures)
+mixed_requests = made_once("mixed_requests", topology_feed.of_scenarios)
+captured_deliveries = made_once("captured_deliveries", delivery_feed.of_captures, segments=POLICIES)
+mixed_deliveries = made_once("mixed_deliveries", delivery_feed.of_parts, segments=POLICIES)
+injected_losses = made_once("injected_losses", delivery_feed.of_damage, segments=POLICIES)
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipelines.catalog import stages
+from pipelines.catalog import stages, stages_of_type
 from pipelines.run import contracts, runner
 from pipelines.settings import Settings, load
-from pipelines.stage import Stage
+from pipelines.stage import Land, Stage
 from pipelines.stores import lock
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.quality import StageRun
@@ -124,6 +124,14 @@ def run(spark: SparkSession, settings: Settings, *only: str, feed: str | None = 
     assert {*only} <= {stage.table for stage in chosen}
     with lock.writer(settings, "test"):
         return {one.table: one for one in runner.run(Warehouse(settings, spark), chosen)}
+
+
+def landed_lines(spark: SparkSession, settings: Settings, table: str, *lines: str) -> tuple[StageRun, dict[str, Any]]:
+    """Land lines in a file and run their bronze table; return its run, and its rows by their lines."""
+    (stage,) = (stage for stage in stages_of_type(Land) if stage.table == table)
+    land(settings, {"a.jsonl": lines}, stage.directory)
+    done = run(spark, settings, table, feed=stage.feed)[table]
+    return done, {bytes(row["line"]).decode(): row for row in rows(spark, settings, table)}
 
 
 def needed_by(*tables: str, within: str | None = None) -> tuple[Stage, ...]:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pipelines.settings import Settings
 from tests.testing.builders import land, rows, run
 from tests.testing.clients import ERRORS, NO_NUMBERS
-from tests.testing.deliveries import acknowledgement, millis
+from tests.testing.deliveries import TRACE, acknowledgement, millis
 
 TABLES = ("bronze.acknowledgements", "silver.acknowledgements")
 
@@ -121,3 +121,18 @@ def test_what_clients_write_for_no_number_is_no_number(spark: SparkSession, sett
     text = found["text"]
     assert (text["partition"], text["offset"], text["key_size"], text["outcome"]) == (2, 7, 3, "ACKNOWLEDGED")
     assert None not in (text["timestamp"], text["acknowledged_at"])
+
+
+def test_acknowledgements_of_every_case(spark: SparkSession, captured_deliveries: Settings) -> None:
+    read = {
+        (row["topic"], row["offset"], row["outcome"], row["partition"], row["error_class"], row["trace_id"])
+        for row in rows(spark, captured_deliveries, "silver.acknowledgements")
+        if row["client_id"] is None
+    }
+
+    assert Counter(outcome for _, _, outcome, *_ in read)["UNKNOWN"] == 2
+    assert {trace_id for *_, trace_id in read} == {TRACE}
+    assert ("bad topic!", -1, "FAILED", -1, "org.apache.kafka.common.errors.InvalidTopicException", TRACE) in read
+    assert ("acks", -1, "UNKNOWN", 2, None, TRACE) in read
+    closed = "org.apache.kafka.common.KafkaException"  # "Producer is closed forcefully.", perhaps after it was sent
+    assert ("acks", -1, "UNKNOWN", 2, closed, TRACE) in read

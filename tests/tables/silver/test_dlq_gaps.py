@@ -1,4 +1,4 @@
-"""silver.dlq_ranges and silver.dlq_gaps: which offsets landed, which did not, and what explains them."""
+"""silver.dlq_gaps: which offsets of DLQ topics did not land, and what explains that."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pipelines.columns.cached import cached
 from pipelines.columns.slices import OFFSETS, name
 from pipelines.settings import ROOT
 from pipelines.steps.refresh import select_of
+from tests.testing.builders import rows
+from tests.testing.delivery_feed import Injected
 from tests.testing.engines import selected
 
 LETTERS = (
@@ -87,5 +89,14 @@ def test_gaps_of_random_logs_are_those_of_a_model(spark: SparkSession) -> None:
     assert {(gap["cluster"], *(gap[count] for count in counts)) for gap in gaps} == expected
     assert len(gaps) == len(expected)
     stretches = frames["dlq_ranges"].collect()
-    assert sum(one["last_offset"] - one["first_offset"] + 1 for one in stretches) == len(letters)
-    assert {one["slice"] for one in stretches} == {letter[-1] for letter in letters}
+    assert sum(landed["last_offset"] - landed["first_offset"] + 1 for landed in stretches) == len(letters)
+    assert {landed["slice"] for landed in stretches} == {letter[-1] for letter in letters}
+
+
+def test_all_removed_dead_letters_are_found_and_no_other(spark: SparkSession, injected_losses: Injected) -> None:
+    settings, truth = injected_losses
+    gaps = rows(spark, settings, "silver.dlq_gaps")
+
+    assert len(truth["gaps"]) > 60
+    assert {place for row in gaps for place in range(row["first_offset"], row["last_offset"] + 1)} == truth["gaps"]
+    assert sum(row["unexplained_count"] for row in gaps) == len(truth["gaps"])

@@ -84,3 +84,24 @@ def test_a_file_that_grows_tells_of_no_failure_twice(spark: SparkSession, settin
     assert found["b"]["error_class"].endswith("RecordTooLargeException")
     assert not any(row["is_partial"] for group, row in found.items() if group != "c")
     assert done["silver.dlq_write_failures"].quarantined == 0
+
+
+def test_failed_writes_are_those_that_the_brokers_logged(spark: SparkSession, captured_deliveries: Settings) -> None:
+    found = {row["consumer_group"]: row for row in rows(spark, captured_deliveries, "silver.dlq_write_failures")}
+
+    assert {group: row["error_class"].rpartition(".")[2] for group, row in found.items()} == {
+        "g-topic-not-enabled": "ConfigException",
+        "g-wrong-prefix": "ConfigException",
+        "g-tiny-max-message": "RecordTooLargeException",
+        "g-compacted-headers-only": "InvalidRecordException",
+        "g-no-such-topic-no-autocreate": "ConfigException",
+    }
+    tiny, prefix = found["g-tiny-max-message"], found["g-wrong-prefix"]
+    assert (tiny["original_topic"], tiny["original_partition"]) == ("src.tiny-max-message", 0)
+    assert (tiny["first_offset"], tiny["last_offset"], tiny["delivery_count"]) == (0, 5, 1)
+    assert (tiny["dlq_topic"], tiny["cause"]) == ("dlq.tiny-max-message", "Offset rejected by client.")
+    assert tiny["reason"].startswith("The request included a message larger than the max message size")
+    assert f"{tiny['failed_at']:%H:%M:%S.%f}" == "02:43:01.138000"
+    assert (prefix["dlq_topic"], prefix["original_topic"], prefix["is_attributed"]) == ("rejects.orders", None, False)
+    assert "Compacted topic cannot accept" in found["g-compacted-headers-only"]["reason"]
+    assert not any(row["is_partial"] for row in found.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 
 from pyspark.sql import SparkSession
@@ -24,13 +23,8 @@ def test_statements_that_cannot_be_judged_are_quarantined(spark: SparkSession, s
     )
     land(settings, {"a.jsonl": [*bad, producer("good"), producer("good")]}, "producers")
 
-    done = run(
-        spark, settings.model_copy(update={"tolerance": 1.0}), "bronze.producers", "silver.producers", feed="delivery"
-    )
+    run(spark, settings.model_copy(update={"tolerance": 1.0}), "bronze.producers", "silver.producers", feed="delivery")
 
-    assert done["bronze.producers"].duplicates == 1
-    ids = {row["_bronze_id"] for row in rows(spark, settings, "bronze.producers")}
-    assert ids == {hashlib.sha256(text.encode()).hexdigest() for text in (*bad, producer("good"))}
     assert [row["client_id"] for row in rows(spark, settings, "silver.producers")] == ["good"]
     why = {row["client_id"]: row["violations"] for row in rows(spark, settings, "quarantine.producers")}
     assert why == {

@@ -223,3 +223,20 @@ def test_what_landed_segments_of_random_logs_prove(spark: SparkSession) -> None:
     assert len(
         {(row["topic"], row["producer_id"], row["producer_epoch"], row["first_offset"]) for row in found}
     ) == len(found)
+
+
+def test_transactions_are_those_of_the_log(spark: SparkSession, captured_deliveries: Settings) -> None:
+    found = {
+        (row["topic"], row["producer_id"], row["producer_epoch"]): row
+        for row in rows(spark, captured_deliveries, "silver.transactions")
+    }
+
+    committed = {("batches", producer, 0) for producer in (3, 6, 9, 12, 15, 18)} | {("batches", 18, 1)}
+    aborted = {("batches", producer, 0) for producer in (4, 7, 10, 13, 16)}
+    assert {key for key, row in found.items() if row["state"] == "COMMITTED"} == committed
+    assert {key for key, row in found.items() if row["state"] == "ABORTED"} == aborted
+    assert {key for key, row in found.items() if row["state"] == "OPEN"} == {("batches.open", 21, 0)}
+    assert {row["marker_epoch"] - row["producer_epoch"] for row in found.values() if row["marker_epoch"]} == {1}
+    two = found["batches", 18, 0]
+    assert (two["first_offset"], two["last_offset"], two["marker_offset"], two["batch_count"]) == (70, 72, 73, 2)
+    assert two["ranges"] == [{"first_offset": 70, "last_offset": 72}]
