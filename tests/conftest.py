@@ -15,6 +15,7 @@ from pipelines.engines.choose import SPARK, Choice
 from pipelines.run import contracts
 from pipelines.settings import Settings, load
 from pipelines.warehouse.tables import Warehouse
+from tests.testing import copies_of_logs as cases_of_copies
 from tests.testing import delivery_feed, engines, examples, topology_feed
 from tests.testing.builders import warehouse_of
 from tests.testing.shared import Made, once
@@ -103,6 +104,7 @@ mixed_requests = made_once("mixed_requests", topology_feed.of_scenarios)
 captured_deliveries = made_once("captured_deliveries", delivery_feed.of_captures, segments=POLICIES)
 mixed_deliveries = made_once("mixed_deliveries", delivery_feed.of_parts, segments=POLICIES)
 injected_losses = made_once("injected_losses", delivery_feed.of_damage, segments=POLICIES)
+copies_of_logs = made_once("copies_of_logs", cases_of_copies.of_copies, tolerance=1.0)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.catalog import stages
-from pipelines.incidents.episodes import VERSION
 from pipelines.run import runner
 from pipelines.settings import Settings
-from pipelines.silver import dlq_records
 from pipelines.stores import lock
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import engines, segments
-from tests.testing.builders import kip_1191, land, line, run_needed, warehouse_of
+from tests.testing.builders import kip_1191, land, line, run_needed, warehouse_of, without_the_run
 from tests.testing.deliveries import acknowledgement, store
 
 INCIDENTS, SUSPECTS, BLAST = "gold.dlq_incidents", "gold.incident_suspects", "gold.blast_radius"
@@ -59,7 +56,7 @@ def run_feeds(spark: SparkSession, settings: Settings, *feeds: str) -> None:
     wanted = [stage for stage in stages() if {stage.feed, *stage.also} & {*feeds}]
     with lock.writer(settings, "test"):
         done = runner.run(Warehouse(settings, spark), wanted)
-    assert {one.status for one in done} <= {"passed", "idle"}, done
+    assert {ran.status for ran in done} <= {"passed", "idle"}, done
 
 
 def land_logs(settings: Settings) -> None:
@@ -72,16 +69,16 @@ def land_logs(settings: Settings) -> None:
         (directory / f"{0:020}.log").write_bytes(b"".join((*parts, *more)))
 
 
-def told(settings: Settings) -> dict[str, list[dict[str, Any]]]:
+def of_incidents(settings: Settings) -> dict[str, list[dict[str, Any]]]:
     """Return the tables of incidents; an incident is named by its fingerprint and its first record."""
     rows = {
         table: jvmless.rows(Warehouse(settings), table, {"cluster": "default"})
         for table in (INCIDENTS, SUSPECTS, BLAST)
     }
     names = {
-        one["incident_id"]: f"{one['fingerprint']} {one['first_at']}" for one in rows[INCIDENTS] if one["record_count"]
+        row["incident_id"]: f"{row['fingerprint']} {row['first_at']}" for row in rows[INCIDENTS] if row["record_count"]
     }
-    assert {one["incident_id"] for table in (SUSPECTS, BLAST) for one in rows[table]} <= names.keys()
+    assert {row["incident_id"] for table in (SUSPECTS, BLAST) for row in rows[table]} <= names.keys()
     found = {
         table: [
             {
@@ -94,10 +91,6 @@ def told(settings: Settings) -> dict[str, list[dict[str, Any]]]:
         for table, of in rows.items()
     }
     return {table: sorted(map(without_the_run, of), key=repr) for table, of in found.items()}
-
-
-def without_the_run(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in ("_run_id", "_ingested_at")}
 
 
 def ids(settings: Settings) -> dict[str, str | None]:
@@ -141,43 +134,11 @@ def test_batches_in_any_order_give_the_incidents_of_all_records(
     land(whole, {"all.jsonl": sent}, "acknowledgements")
     land_logs(whole)
     run_feeds(spark, whole, "dlq", "delivery")
-    assert told(piecewise) == told(whole)
-    of = {one["offset_share_of"] for one in told(whole)[INCIDENTS]}
-    assert of >= {"acknowledged records", "records in landed segments"}
-    assert {one["group_id"] for one in told(whole)[BLAST]} == {None, "paid-app"}
+    assert of_incidents(piecewise) == of_incidents(whole)
+    shares_of = {row["offset_share_of"] for row in of_incidents(whole)[INCIDENTS]}
+    assert shares_of >= {"acknowledged records", "records in landed segments"}
+    assert {row["group_id"] for row in of_incidents(whole)[BLAST]} == {None, "paid-app"}
     assert all(into is None or known[into] is None for into in known.values())  # a chain of merges ends at once
-
-
-def test_a_new_version_of_the_algorithm_regroups_no_old_incident(
-    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = warehouse_of(empty_warehouse, tmp_path)
-
-    def letter(offset: int, minutes: int, message: str = ERRORS[0]) -> str:
-        headers = kip_1191("orders", 0, offset, "orders-workers", 1, message)
-        return line(offset, timestamp=DAY + minutes * MINUTE, headers=headers)
-
-    def incidents() -> dict[int, list[dict[str, Any]]]:
-        rows = map(without_the_run, jvmless.rows(Warehouse(settings), INCIDENTS, {"cluster": "default"}))
-        found: dict[int, list[dict[str, Any]]] = {}
-        for row in sorted(rows, key=lambda row: str(row["first_at"])):
-            found.setdefault(row["algorithm_version"], []).append(row)
-        return found
-
-    land(settings, {"1.jsonl": [letter(offset, offset) for offset in range(20)]})
-    run_needed(spark, settings, INCIDENTS, within="dlq")
-    (old,) = incidents().pop(VERSION)
-    monkeypatch.setattr(dlq_records, "VERSION", VERSION + 1)
-    dlq_records._columns.cache_clear()
-    try:  # the same error in the same minutes and slice
-        land(settings, {"2.jsonl": [letter(offset, offset - 100) for offset in range(100, 107)]})
-        run_needed(spark, settings, INCIDENTS, within="dlq")
-    finally:
-        dlq_records._columns.cache_clear()
-    found = incidents()
-    assert [found[VERSION], [len(found[VERSION + 1]), found[VERSION + 1][0]["record_count"]]] == [[old], [1, 7]]
-    assert old["record_count"] == 20
-    assert found[VERSION + 1][0]["fingerprint"] != old["fingerprint"]
 
 
 def test_acknowledgements_tell_the_client_that_wrote_the_dead_records(

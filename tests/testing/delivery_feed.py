@@ -25,11 +25,8 @@ from tests.testing.builders import kip_1191, land, line, needed_by, rows
 from tests.testing.deliveries import acknowledgement, archived, failure, millis, not_enabled, producer, unproduced
 
 DATA = ROOT / "tests" / "data"
-
 DLQS = ("audit", "billing", "orders", "second-hop", "shipping")
-
 LIMITS = {"orders-workers": 3, "fraud-workers": 3, "billing-workers": 2, "shipping-workers": 5, "audit-workers": 2}
-
 TABLES = (
     *("silver.acknowledgements", "silver.producers", "silver.dlq_write_failures", "silver.log_copies"),
     "silver.broker_starts",
@@ -56,17 +53,11 @@ OF_LOGS = (
 )
 
 OF_ACKNOWLEDGEMENTS = ("bronze.acknowledgements", "silver.acknowledgements", "silver.acknowledged_topics")
-
 LEDGER = ("gold.message_ledger", "gold.message_counts", "gold.reconciliation")
-
 OF_OUTCOMES = tuple(stage.table for stage in needed_by(*LEDGER))
-
 IN_TRANSACTION = 0x10
-
 POLICIES = [{"topic": "orders", "policy": "delete"}, {"topic": "*-changelog", "policy": "compact"}]
-
 Key = tuple[str, str, int, int]
-
 Place = tuple[str, int, int]
 Injected = tuple[Settings, dict[str, set[Any]]]
 
@@ -132,7 +123,6 @@ def of_captures(spark: SparkSession, settings: Settings) -> Settings:
 
 
 PLAIN = [segments.batch(0, 2), segments.batch(4, 2, producer=(9, 0, 0)), segments.batch(7, 1)]
-
 BEFORE_THE_MARKER = [
     PLAIN[0],
     segments.batch(2, 2, flags=IN_TRANSACTION, producer=(7, 0, 0)),
@@ -142,7 +132,6 @@ BEFORE_THE_MARKER = [
 ]
 
 BEHIND_IT = [segments.marker(9, commits=False, producer=(7, 1)), segments.batch(10, 1)]
-
 DLQ_LOG = [
     segments.batch(0, 2),
     segments.batch(2, 1, flags=IN_TRANSACTION, producer=(30, 0, 0)),

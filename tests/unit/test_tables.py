@@ -6,9 +6,9 @@ from pipelines.catalog import CATALOG
 from pipelines.settings import ROOT
 
 
-def test_each_test_below_tables_is_named_for_a_table() -> None:
+def test_the_tests_below_tables_are_those_of_the_tables() -> None:
     tables = {stage.table for stage in CATALOG}
     files = (ROOT / "tests" / "tables").rglob("test_*.py")
-    named = {file: f"{file.parent.name}.{file.stem.removeprefix('test_')}" for file in files}
-    assert named
-    assert set(named.values()) <= tables
+    named = {f"{file.parent.name}.{file.stem.removeprefix('test_')}" for file in files}
+    assert named - tables == set()
+    assert tables - named == set(), "tests/tables/<layer>/test_<table>.py is missing"

@@ -1,63 +1,26 @@
-"""silver.dlq_hops and silver.dlq_roots: where a record came from that was dead-lettered again and again."""
+"""silver.dlq_roots: where a record came from that was dead-lettered again and again."""
 
 from __future__ import annotations
 
 import random
-from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from expectations.contract import contract_of
-from pipelines.catalog import stages
 from pipelines.columns.slices import OFFSETS, name
 from pipelines.settings import Settings
-from pipelines.stage import Summarise
-from pipelines.steps.refresh import EachOf, refresh_of, select_of
+from pipelines.steps.refresh import select_of
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import engines
 from tests.testing.builders import run
+from tests.testing.chains import CASES, LETTERS, Place, hops_of, random_letters
 from tests.testing.engines import selected
 
-LETTERS = (
-    "cluster string, dlq_topic string, dlq_partition int, dlq_offset bigint, original_topic string, "
-    "original_partition int, original_offset bigint, routed_at timestamp, is_accepted boolean, "
-    "is_control_marker boolean, slice string, source_slice string, is_new boolean"
-)
-INFERRED = ", ".join(f"`{column.name}` {column.type}" for column in contract_of("silver.inferred_dead_letters").columns)
 MOST_HOPS = 8
-OFFSETS_OF_LOGS = [*range(4), *range(OFFSETS - 2, OFFSETS + 3)]
-CASES = 150
 COLUMNS_OF_ROOTS = [column.name for column in contract_of("silver.dlq_roots").columns]
-Place = tuple[str, int, int]
-Origin = tuple[str | None, int | None, int | None]
-UNPLACED: tuple[Origin, ...] = ((None, None, None), ("orders", None, 3), ("dlq.a", 0, None))
-
-
-def random_letters(chance: random.Random, cluster: str) -> list[tuple[Any, ...]]:
-    """Return dead letters of a few DLQ topics, many of which name a place in one of them; some name none, or a part."""
-    dlqs = ["dlq.a", "dlq.b", "dlq.c"]
-    places = [(dlq, partition, offset) for dlq in dlqs for partition in (0, 1) for offset in OFFSETS_OF_LOGS]
-    letters = []
-    for place in chance.sample(places, chance.randint(1, len(places))):
-        origin: Origin = (
-            chance.choice(places) if chance.random() < 0.8 else ("orders", 0, chance.choice(OFFSETS_OF_LOGS))
-        )
-        if chance.random() < 0.05:
-            origin = chance.choice(UNPLACED)
-        for at in range(chance.choice((1, 1, 1, 2))):  # two topics of one name, one after the other
-            letters.append(
-                (
-                    *(cluster, *place, *origin, datetime(2026, 11, 21) + timedelta(seconds=at)),
-                    *(chance.random() < 0.9, chance.random() < 0.05),
-                    *(name(*place), None if None in origin else name(*origin)),  # type: ignore[arg-type]
-                    chance.random() < 0.3,
-                )
-            )
-    return letters
 
 
 def roots_of(letters: list[tuple[Any, ...]]) -> dict[Place, tuple[Place, int] | None]:
@@ -82,12 +45,6 @@ def roots_of(letters: list[tuple[Any, ...]]) -> dict[Place, tuple[Place, int] | 
         return None
 
     return {place: root(place) for place in hops}
-
-
-def hops_of(spark: SparkSession, letters: DataFrame) -> DataFrame:
-    inferred = spark.createDataFrame([], INFERRED)
-    inputs = {"dead_letters": letters, "inferred_dead_letters": inferred}
-    return selected(spark, select_of("silver.dlq_hops"), inputs, {})
 
 
 def test_roots_of_random_chains_are_those_of_a_model(spark: SparkSession) -> None:
@@ -145,26 +102,3 @@ def test_chains_that_change_bit_by_bit_have_the_roots_of_a_whole_computation(
                 hops.pop(place, None)
             else:
                 hops[place] = chance.choice([("orders", 0, place[2]), *places])
-
-
-def test_news_touches_every_slice_whose_hops_change_and_its_inputs_are_enough(spark: SparkSession) -> None:
-    chance = random.Random(7)
-    made = [letter for case in range(CASES) for letter in random_letters(chance, str(case))]
-    letters = spark.createDataFrame(made, LETTERS).coalesce(1).persist()
-    (stage,) = (stage for stage in stages() if stage.table == "silver.dlq_hops")
-    assert isinstance(stage, Summarise)
-    group = refresh_of(stage).groups["silver.dead_letters"]
-    assert isinstance(group, EachOf)
-    groups = F.expr(group.expression)
-    touched = letters.where("is_new").select("cluster", F.explode(groups).alias("slice")).distinct().persist()
-    before, after = hops_of(spark, letters.where("NOT is_new")), hops_of(spark, letters)
-
-    changed = before.exceptAll(after).union(after.exceptAll(before)).select("cluster", "slice").distinct()
-    assert changed.count() > CASES
-    assert changed.exceptAll(touched.intersect(changed)).count() == 0
-
-    of_touched = touched.groupBy("cluster").agg(F.collect_set("slice").alias("touched"))
-    enough = letters.join(of_touched, "cluster").where(F.arrays_overlap(groups, "touched")).drop("touched")
-    fresh = hops_of(spark, enough).join(touched, ["cluster", "slice"], "left_semi")
-    whole = after.join(touched, ["cluster", "slice"], "left_semi")
-    assert fresh.exceptAll(whole).count() == whole.exceptAll(fresh).count() == 0

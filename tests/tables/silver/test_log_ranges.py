@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.testing import segments
 from tests.testing.builders import needed_by, rows, run, warehouse_of
+from tests.testing.copies_of_logs import CASES, Rows
 from tests.testing.logs import T, lands, one, segment
 
 TABLE = "silver.log_ranges"
@@ -59,3 +61,14 @@ def test_batches_hold_only_the_records_that_their_headers_tell(
         (18, 18, True, True, True),
     ]
     assert found["whole"] == [(0, 2, True, True, False), (3, 4, False, False, False), (5, 5, True, True, False)]
+
+
+@pytest.mark.parametrize("topic", CASES)
+def test_ranges_and_holes_are_those_of_the_copies_that_speak(
+    topic: str, copies_of_logs: dict[str, tuple[Rows, Rows]]
+) -> None:
+    _, speaks, _, holes = CASES[topic]
+    _, ranges = copies_of_logs[topic]
+    assert sorted((row["first_offset"], row["last_offset"]) for row in ranges if not row["has_batch"]) == holes
+    lengths = [row["last_offset"] - row["first_offset"] + 1 for row in ranges if row["has_batch"]]
+    assert sum(lengths) == sum(last - first + 1 for first, last, _ in speaks)
