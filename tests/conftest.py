@@ -36,7 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Keep the hash of what the equality of engines depends on if all tests passed, also the thorough ones about it."""
     asked = session.config.option
-    is_whole = not (asked.keyword or asked.file_or_dir or asked.maxfail or hasattr(session.config, "workerinput"))
+    is_part = asked.keyword or asked.file_or_dir or asked.maxfail or asked.collectonly
+    is_whole = not (is_part or hasattr(session.config, "workerinput"))
     is_thorough = asked.markexpr == "thorough or not thorough" or not engines.THOROUGH
     if exitstatus == 0 and is_whole and is_thorough:
         engines.PROVEN.write_text(f"{engines.digest()}\n", encoding="utf-8")
