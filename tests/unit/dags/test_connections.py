@@ -30,13 +30,6 @@ SCRAM = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _airflow_home(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Give Airflow an empty home before its first import, so that it never reads the user's home."""
-    os.environ["AIRFLOW_HOME"] = str(tmp_path_factory.mktemp("airflow"))
-    os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
-
-
 def values(cluster: Cluster) -> dict[str, Any]:
     """The settings that the command gets."""
     (text,) = cluster.environment().values()

@@ -6,26 +6,20 @@ import json
 import logging
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
-import psutil
 import pytest
 
 from pipelines.catalog import FEEDS, LAYERS, stages
-from pipelines.settings import ROOT, load
+from pipelines.settings import ROOT
 from pipelines.stage import Land, Split, Summarise
-from pipelines.stores import lock
-from pipelines.warehouse.quality import StageRun, Status
 
 PARSING = """
 import socket, sys, time
@@ -42,30 +36,11 @@ print(heavy, time.process_time() - began)
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _airflow_home(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Give Airflow an empty home before its first import, so that it never reads the user's home."""
-    os.environ["AIRFLOW_HOME"] = str(tmp_path_factory.mktemp("airflow"))
-    os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
-
-
 @pytest.fixture(scope="module")
 def bag() -> Any:
     from airflow.dag_processing.dagbag import DagBag
 
     return DagBag(ROOT / "dags")
-
-
-@pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Let tasks start a Python script instead of the command line, to simulate what the real one cannot do."""
-
-    def put(script: str) -> None:
-        file = tmp_path / "command.py"
-        file.write_text(script)
-        monkeypatch.setenv("AFTERLOG_COMMAND", shlex.join([sys.executable, os.fspath(file)]))
-
-    return put
 
 
 def edges(dag: Any) -> set[tuple[str, str]]:
@@ -215,281 +190,8 @@ def test_ordinary_parameters_are_taken(bag: Any, value: str | None) -> None:
     assert bag.dags["dlq"].params.get_param("warehouse").resolve(value) == value
 
 
-@pytest.mark.parametrize(
-    ("code", "answer", "error", "retried"),
-    [
-        (1, "", "CommandDied", True),
-        (2, "", "CannotRun", False),
-        (3, "", "CannotRun", False),
-        (4, "", "WriterBusy", True),
-        (-9, '{"tables": []}', "CommandDied", True),
-        (0, "", "CommandDied", True),
-        (70, "x", "CommandDied", True),
-    ],
-)
-def test_only_what_a_retry_can_mend_is_retried(code: int, answer: str, error: str, retried: bool) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
-
-    from dags import operators
-    from dags.command import Ended
-
-    with pytest.raises(getattr(operators, error), match="Somebody else") as raised:
-        operators.check(Ended(code, answer, "afterlog: Somebody else writes."))
-    assert isinstance(raised.value, AirflowFailException) is not retried
-
-
-@pytest.mark.parametrize("code", [0, 1])
-def test_an_answer_is_passed_on(code: int) -> None:
-    from dags.command import Ended
-    from dags.operators import check
-
-    check(Ended(code, '{"tables": []}', ""))
-
-
-def test_a_broken_gate_is_not_retried() -> None:
-    from airflow.sdk.exceptions import AirflowFailException
-
-    from dags.operators import GateBroke
-
-    assert issubclass(GateBroke, AirflowFailException)
-
-
-def test_a_busy_warehouse_is_worth_another_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dags.command import Command
-    from dags.operators import WriterBusy, check
-
-    monkeypatch.setenv("AFTERLOG_LOCK__WAIT_SECONDS", "0")
-    arguments = ["run", "--only", "bronze.dlq_records", "--format", "json", f"--warehouse={tmp_path}"]
-    with lock.writer(load(warehouse=str(tmp_path)), "the test"):
-        ended = Command(arguments).run(lambda line: None)
-    with pytest.raises(WriterBusy, match="the test"):
-        check(ended)
-
-
-def test_an_unknown_table_is_a_setting_to_mend() -> None:
-    from dags.command import Command
-    from dags.operators import CannotRun, check
-
-    with pytest.raises(CannotRun, match="No stage fills"):
-        check(Command(["run", "--only", "silver.nothing", "--format", "json"]).run(lambda line: None))
-
-
-def test_the_log_streams_line_by_line_and_the_last_line_is_the_answer(command: Callable[[str], None]) -> None:
-    from dags.command import Command, Ended
-
-    command(
-        "import sys, time\n"
-        "print('noise'); print('one', file=sys.stderr); time.sleep(0.6)\n"
-        "print('\\x1b[31mtwo\\x07\\u202ered', file=sys.stderr); print(sys.argv[1:]); print(); sys.exit(1)"
-    )
-    lines: list[tuple[float, str]] = []
-    ended = Command(["--a=$(touch x); b", "é"]).run(lambda line: lines.append((time.monotonic(), line)))
-    assert ended == Ended(1, "['--a=$(touch x); b', 'é']", " [31mtwo  red")
-    assert [text for _, text in lines] == ["one", " [31mtwo  red"]
-    assert lines[1][0] - lines[0][0] > 0.3
-
-
-STUBBORN = """
-import signal, subprocess, sys, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the child inherits it
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
-print(child.pid, file=sys.stderr, flush=True)
-time.sleep(300)
-"""
-
-
-@pytest.mark.parametrize("how", ["an exception in the task", "on_kill"])
-def test_no_process_outlives_the_task(
-    how: str, command: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from dags.command import Command
-
-    monkeypatch.setattr("dags.command.GRACE_SECONDS", 0.3)
-    command(STUBBORN)
-    running = Command([])
-    seen: list[int] = []
-
-    def read(line: str) -> None:
-        seen.append(int(line))
-        time.sleep(0.5)
-        if how == "on_kill":
-            threading.Thread(target=running.kill).start()
-        else:
-            raise TimeoutError("execution_timeout")
-
-    if how == "on_kill":
-        assert running.run(read).code == -signal.SIGKILL
-    else:
-        with pytest.raises(TimeoutError):
-            running.run(read)
-    until = time.monotonic() + 5
-    while psutil.pid_exists(seen[0]) and psutil.Process(seen[0]).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
-def test_a_signal_ends_a_command_that_has_closed_its_log(
-    command: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from dags.command import Command
-
-    monkeypatch.setattr("dags.command.GRACE_SECONDS", 0.3)
-    command("import os, time; os.close(2); time.sleep(60)")
-    running = Command([])
-    before = signal.signal(signal.SIGALRM, lambda *_: running.kill())
-    signal.setitimer(signal.ITIMER_REAL, 1)
-    try:
-        assert running.run(lambda line: None).code in (-signal.SIGTERM, -signal.SIGKILL)
-    finally:
-        signal.signal(signal.SIGALRM, before)
-
-
 BATCH = {"read": 10, "accepted": 9, "quarantined": 1, "duplicates": 0, "skipped": 0, "held": 0, "written": 9}
 PASSED = {**BATCH, "status": "passed", "seconds": 1.5, "verdict": {"passed": True}, "message": None}
-BROKEN = {**BATCH, "status": "broken", "seconds": 2.0, "verdict": {"passed": False}}
-NOTHING = {**dict.fromkeys(BATCH, 0), "seconds": 0.0, "verdict": None, "message": None}
-
-
-def answer(*tables: dict[str, Any]) -> str:
-    return json.dumps({"run_id": "r", "tables": tables})
-
-
-def layer(*tables: str) -> Any:
-    from dags.operators import FillLayer
-
-    return FillLayer(task_id="silver", feed="f", layer="silver", tables=tables)
-
-
-def test_a_table_with_two_batches_in_a_run_is_summed_up() -> None:
-    from dags.command import Ended
-
-    batches = [{**PASSED, "table": "silver.x"}, {**BROKEN, "table": "silver.x", "message": "It broke."}]
-    filled, broke = layer("silver.x")._filled(Ended(1, answer(*batches), ""))
-    assert filled == {
-        "run_id": "r",
-        "tables": {
-            "silver.x": {
-                "status": "broken",
-                "read": 20,
-                "accepted": 18,
-                "quarantined": 2,
-                "duplicates": 0,
-                "skipped": 0,
-                "held": 0,
-                "written": 18,
-                "seconds": 3.5,
-                "verdict": {"passed": False},
-            }
-        },
-    }
-    assert broke == ["It broke."]
-
-
-@pytest.mark.parametrize("status", ["broken", "held", "waiting"])
-def test_what_a_run_prints_of_a_table_is_what_its_task_reads(status: Status) -> None:
-    from dags.command import Ended
-
-    stage_run = StageRun("r", "silver.x", status, datetime.now(UTC), datetime.now(UTC), message="silver.x waits.")
-    _, broke = layer("silver.x")._filled(Ended(1, answer(stage_run.as_json()), ""))
-    assert broke == ["silver.x waits."]
-
-
-def test_a_table_of_which_something_is_still_held_is_red_whatever_else_passed() -> None:
-    from dags.command import Ended
-
-    batches = [{**PASSED, "table": "silver.x"}, {**NOTHING, "table": "silver.x", "status": "held", "message": "Held."}]
-    filled, broke = layer("silver.x")._filled(Ended(1, answer(*batches), ""))
-    assert (filled["tables"]["silver.x"]["read"], filled["tables"]["silver.x"]["verdict"]) == (10, {"passed": True})
-    assert broke == ["Held."]
-
-
-def test_files_that_a_gate_refused_are_red_whatever_a_later_batch_did() -> None:
-    from dags.command import Ended
-
-    refused = {**BROKEN, "table": "silver.x", "verdict": {"passed": False, "candidates": 10}, "message": "No line."}
-    _, broke = layer("silver.x")._filled(Ended(1, answer(refused, {**PASSED, "table": "silver.x"}), ""))
-    assert broke == ["No line."]
-
-
-def test_every_gate_that_broke_is_named_and_tables_are_kept_apart() -> None:
-    from dags.command import Ended
-
-    rows = [
-        {**BROKEN, "table": "silver.x", "message": "The gate of silver.x broke: a\x1b[31m.\u202e"},
-        {**PASSED, "table": "silver.y"},
-        {**BROKEN, "table": "silver.z", "message": "The gate of silver.z broke: b."},
-        {**NOTHING, "table": "silver.of_x", "status": "waiting"},
-    ]
-    filled, broke = layer("silver.x", "silver.y", "silver.z", "silver.of_x")._filled(Ended(1, answer(*rows), ""))
-    assert broke == ["The gate of silver.x broke: a [31m. ", "The gate of silver.z broke: b."]
-    assert {table: (counts["status"], counts["read"]) for table, counts in filled["tables"].items()} == {
-        "silver.x": ("broken", 10),
-        "silver.y": ("passed", 10),
-        "silver.z": ("broken", 10),
-        "silver.of_x": ("waiting", 0),
-    }
-
-
-def test_a_layer_whose_tables_wait_for_another_layers_is_not_done() -> None:
-    from dags.command import Ended
-
-    rows = [{**PASSED, "table": "gold.x"}, {**NOTHING, "table": "gold.y", "status": "waiting"}]
-    filled, broke = layer("gold.x", "gold.y")._filled(Ended(1, answer(*rows), ""))
-    assert broke == ["gold.y waits."]
-    assert filled["tables"]["gold.y"]["status"] == "waiting"
-
-
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        pytest.param(0, "no JSON", id="no JSON"),
-        pytest.param(0, "[]", id="another JSON"),
-        pytest.param(0, answer({**PASSED, "table": "silver.other"}), id="a table is missing"),
-        pytest.param(0, answer({"table": "silver.x", "status": "passed"}), id="counts are missing"),
-        pytest.param(1, answer({**PASSED, "table": "silver.x"}), id="exit code 1 although no gate broke"),
-        pytest.param(0, answer({**BROKEN, "table": "silver.x", "message": "It broke."}), id="0 although one broke"),
-    ],
-)
-def test_an_answer_that_is_not_counts_is_worth_another_try(code: int, said: str) -> None:
-    from dags.command import Ended
-    from dags.operators import CommandDied
-
-    with pytest.raises(CommandDied, match=f"ended with exit code {code}, without counts: last words"):
-        layer("silver.x")._filled(Ended(code, said, "last words"))
-
-
-@pytest.mark.parametrize(
-    ("counts", "sentence"),
-    [
-        pytest.param(
-            PASSED,
-            "10 read, 9 accepted, 1 quarantined, 0 duplicates, 0 skipped, 9 written; 1.5 s; the gate held",
-            id="passed",
-        ),
-        pytest.param(
-            BROKEN,
-            "10 read, 9 accepted, 1 quarantined, 0 duplicates, 0 skipped, 9 written; 2.0 s; the gate broke",
-            id="broken",
-        ),
-        pytest.param(
-            {**PASSED, "read": 12345, "verdict": None},
-            "12,345 read, 9 accepted, 1 quarantined, 0 duplicates, 0 skipped, 9 written; 1.5 s",
-            id="landed",
-        ),
-        pytest.param(
-            {**BROKEN, "read": 40, "held": 30},
-            "40 read, 9 accepted, 1 quarantined, 0 duplicates, 0 skipped, 30 held, 9 written; 2.0 s; the gate broke",
-            id="held",
-        ),
-        pytest.param({**NOTHING, "status": "held"}, "what broke its contract is still held", id="still held"),
-        pytest.param({**NOTHING, "status": "idle"}, "nothing new", id="idle"),
-        pytest.param({**NOTHING, "status": "waiting"}, "waits, as the gate of an input broke", id="waiting"),
-    ],
-)
-def test_a_table_is_one_line_of_the_log(counts: dict[str, Any], sentence: str) -> None:
-    from dags.operators import _sentence
-
-    assert _sentence("silver.x", counts) == f"silver.x: {sentence}"
 
 
 class Told:
