@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -11,7 +13,9 @@ from rich.console import Console
 from local import warm
 from local.demo import Airflow
 from pipelines.broker import Broker
+from pipelines.settings import Settings
 from tests.testing.broker import SecuredBroker
+from tests.testing.builders import warehouse_of
 from tests.testing.kafka import KafkaAdmin
 
 
@@ -54,3 +58,18 @@ def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured
     broker = SecuredBroker(tmp_path_factory.mktemp("secured"), users)
     with broker:
         yield broker
+
+
+@pytest.fixture
+def following(tmp_path: Path, empty_warehouse: Path, broker: Broker) -> Callable[..., Settings]:
+    """Return a maker of settings that read the dead-letter topics of a pattern."""
+
+    def settings(pattern: str, **dlq: Any) -> Settings:
+        return warehouse_of(
+            empty_warehouse,
+            tmp_path,
+            kafka={"bootstrap_servers": broker.bootstrap_servers},
+            dlq={"source": "kafka", "subscribe_pattern": pattern, **dlq},
+        )
+
+    return settings

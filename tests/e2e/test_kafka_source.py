@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -23,67 +20,32 @@ from local.kafka_client import Message
 from pipelines.broker import Broker
 from pipelines.catalog import stages
 from pipelines.commands import doctor
-from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
+from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.kafka import records as kafka_records
-from pipelines.kafka.cluster import TopicSnapshot, connected
-from pipelines.kafka.offsets import OffsetRange, TopicProgress
 from pipelines.run import freshness, idleness
-from pipelines.settings import ROOT, Dlq, Settings, load
+from pipelines.settings import Dlq, Settings, load
 from pipelines.site import quality
 from pipelines.site.pages import quality_page
-from pipelines.warehouse import jvmless, progress
+from pipelines.warehouse import progress
 from pipelines.warehouse.tables import Warehouse
 from tests.integration.killed import killed_at
 from tests.testing import deliveries, requests
-from tests.testing.broker import SecuredBroker
 from tests.testing.builders import kip_1191, land, line, needed_by, run, warehouse_of
 from tests.testing.kafka import KafkaAdmin
-
-BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
-GAPS = "quality.gaps"
-SECRET = 'a "secret" \\ of a reader'
-SPEAKS = "set it to SASL_SSL"
-
-
-@pytest.fixture
-def following(tmp_path: Path, empty_warehouse: Path, broker: Broker) -> Callable[..., Settings]:
-    """Return a maker of settings that read the dead-letter topics of a pattern."""
-
-    def settings(pattern: str, **dlq: Any) -> Settings:
-        return warehouse_of(
-            empty_warehouse,
-            tmp_path,
-            kafka={"bootstrap_servers": broker.bootstrap_servers},
-            dlq={"source": "kafka", "subscribe_pattern": pattern, **dlq},
-        )
-
-    return settings
-
-
-def values(count: int, begin: int = 0) -> list[Message]:
-    return [Message(f"{number}".encode(), headers=kip_1191(offset=number)) for number in range(begin, begin + count)]
-
-
-def to(partition: int, messages: Iterable[Message]) -> list[Message]:
-    return [Message(one.value, one.key, one.headers, partition, one.timestamp) for one in messages]
-
-
-def landed(settings: Settings, table: str = BRONZE) -> list[dict[str, Any]]:
-    return jvmless.rows(Warehouse(settings), table, {"cluster": settings.cluster})
-
-
-def texts(settings: Settings) -> list[str]:
-    """The values of the landed records, in order."""
-    return sorted((row["value"].decode() for row in landed(settings)), key=lambda text: (len(text), text))
-
-
-def gaps(settings: Settings) -> list[tuple[Any, ...]]:
-    names = ("topic", "topic_id", "partition", "from_offset", "to_offset")
-    return sorted(tuple(row[name] for name in names) for row in landed(settings, GAPS))
-
-
-def numbers(begin: int, end: int) -> list[str]:
-    return [str(number) for number in range(begin, end)]
+from tests.testing.kafka_source import (
+    BRONZE,
+    SILVER,
+    asked,
+    created,
+    environment,
+    gaps,
+    landed,
+    numbers,
+    once_before_reading,
+    texts,
+    to,
+    values,
+)
 
 
 def test_every_record_is_what_a_plain_consumer_reads(
@@ -438,44 +400,6 @@ def test_all_that_was_written_is_read_uncommitted_and_the_report_is_loud(
     assert check.state == "warning"
 
 
-def environment(broker: Broker, pattern: str, **more: str) -> dict[str, str]:
-    return os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
-        "AFTERLOG_DLQ__SOURCE": "kafka",
-        "AFTERLOG_DLQ__SUBSCRIBE_PATTERN": pattern,
-        **more,
-    }
-
-
-@pytest.mark.parametrize(
-    "point",
-    [
-        pytest.param("after a batch of topics is fixed", marks=pytest.mark.thorough),
-        "after records of topics, before their progress",
-    ],
-)
-def test_a_killed_run_converges(
-    spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings], point: str
-) -> None:
-    topic = f"dlq.killed-{point.split()[1]}"
-    settings = following(topic)
-    kafka.create_topic(topic, 2)
-    kafka.produce(topic, values(10))
-    run(spark, settings, BRONZE)
-    kafka.produce(topic, values(10, begin=10))
-    by_four = settings.dlq.model_copy(update={"max_records_per_batch": 4})
-    with killed_at(point):
-        run(spark, settings.model_copy(update={"dlq": by_four}), BRONZE)
-    known = progress.load(Warehouse(settings), BRONZE)
-    assert known is not None
-    assert known.within_a_batch(settings.cluster)
-    kafka.produce(topic, values(10, begin=20))
-    run(spark, settings, BRONZE)
-    assert texts(settings) == numbers(0, 30)
-    assert gaps(settings) == []
-
-
 def test_a_feed_that_reads_no_topics_any_more_rests_and_goes_on_once_it_does(
     spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
 ) -> None:
@@ -497,106 +421,6 @@ def test_a_feed_that_reads_no_topics_any_more_rests_and_goes_on_once_it_does(
     assert not idleness.idle(Warehouse(settings), stages("dlq", BRONZE))
     run(spark, settings, BRONZE)
     assert (texts(settings), gaps(settings)) == ([*numbers(0, 5), "v"], [])
-
-
-def test_a_gap_that_was_found_is_recorded_also_by_a_run_that_reads_no_topics(
-    spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
-) -> None:
-    settings = following(r"dlq\.unrecorded")
-    kafka.create_topic("dlq.unrecorded")
-    kafka.produce("dlq.unrecorded", values(2))
-    run(spark, settings, BRONZE)
-    kafka.produce("dlq.unrecorded", values(3, begin=2))
-    kafka.delete_records("dlq.unrecorded", 0, 4)
-    with killed_at("after a gap is kept, before it is recorded"):
-        run(spark, settings, BRONZE)
-    of_files = settings.model_copy(update={"dlq": Dlq()})
-    run(spark, of_files, BRONZE)
-    assert gaps(settings) == [("dlq.unrecorded", kafka.topic_id("dlq.unrecorded"), 0, 2, 4)]
-    assert idleness.idle(Warehouse(of_files), stages("dlq", BRONZE))
-
-
-def test_a_batch_that_was_written_and_then_removed_from_its_topic_is_no_gap(
-    spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
-) -> None:
-    settings = following("dlq.written")
-    kafka.create_topic("dlq.written")
-    kafka.produce("dlq.written", values(10))
-    with killed_at("after records of topics, before their progress"):
-        run(spark, settings, BRONZE)
-    kafka.delete_records("dlq.written", 0, 10)
-    kafka.produce("dlq.written", values(2, begin=10))
-    run(spark, settings, BRONZE)
-    assert (texts(settings), gaps(settings)) == (numbers(0, 12), [])
-
-
-@pytest.mark.parametrize(
-    "point",
-    [
-        "after a gap is kept, before it is recorded",
-        pytest.param("after a gap is recorded", marks=pytest.mark.thorough),
-    ],
-)
-def test_a_gap_is_recorded_once_also_after_a_crash(
-    spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings], point: str
-) -> None:
-    topic = f"dlq.gap-{point.split()[-1]}-{'kept' in point}".lower()
-    settings = following(topic)
-    kafka.create_topic(topic)
-    kafka.produce(topic, values(2))
-    run(spark, settings, BRONZE)
-    kafka.produce(topic, values(8, begin=2))
-    kafka.delete_records(topic, 0, 5)
-    with killed_at(point):
-        run(spark, settings, BRONZE)
-    kafka.delete_records(topic, 0, 6)
-    run(spark, settings, BRONZE)
-    run(spark, settings, BRONZE)
-    id_ = kafka.topic_id(topic)
-    assert gaps(settings) == [(topic, id_, 0, 2, 5), (topic, id_, 0, 5, 6)]
-    assert texts(settings) == ["0", "1", *numbers(6, 10)]
-
-
-@pytest.mark.thorough
-def test_a_run_killed_at_any_time_converges(
-    spark: SparkSession, kafka: KafkaAdmin, broker: Broker, following: Callable[..., Settings]
-) -> None:
-    settings = following("dlq.anytime")
-    kafka.create_topic("dlq.anytime", 3)
-    kafka.produce("dlq.anytime", values(60))
-    run(spark, settings, BRONZE)
-    kafka.produce("dlq.anytime", values(60, begin=60))
-    command = "from pipelines.cli import main; main()"
-    chance = random.Random(6)
-    for _ in range(3):
-        killed = subprocess.Popen(
-            [sys.executable, "-c", command, "run", "--only", BRONZE, "--warehouse", settings.warehouse],
-            env=environment(
-                broker, "dlq.anytime", AFTERLOG_DLQ__MAX_RECORDS_PER_BATCH="7", AFTERLOG_LANDING=settings.landing
-            ),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        time.sleep(chance.uniform(8, 20))
-        killed.kill()
-        killed.wait()
-    run(spark, settings, BRONZE)
-    assert texts(settings) == numbers(0, 120)
-    assert gaps(settings) == []
-
-
-def test_lost_progress_costs_a_read_and_doubles_nothing(
-    spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
-) -> None:
-    settings = following(r"dlq\.lost", max_records_per_batch=12)
-    kafka.create_topic("dlq.lost", 2)
-    kafka.produce("dlq.lost", values(20))
-    run(spark, settings, BRONZE)
-    (Path(settings.warehouse) / "_progress" / f"{BRONZE}.json").unlink()
-    kafka.produce("dlq.lost", values(5, begin=20))
-    done = run(spark, settings, BRONZE)[BRONZE]
-    assert (done.read, done.accepted, done.duplicates) == (25, 5, 20)
-    assert texts(settings) == numbers(0, 25)
 
 
 def test_masks_at_landing_hide_records_of_topics_and_contradict_no_copy_from_a_file(
@@ -711,141 +535,6 @@ def test_a_cluster_that_is_away_holds_up_no_files(spark: SparkSession, empty_war
     assert check.state == "error"
 
 
-def test_another_cluster_under_the_same_name_is_refused(
-    spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings], secured_broker: SecuredBroker
-) -> None:
-    settings = following(r"dlq\.whose")
-    kafka.create_topic("dlq.whose")
-    kafka.produce("dlq.whose", values(3))
-    run(spark, settings, BRONZE)
-
-    moved = settings.kafka.model_copy(update={"bootstrap_servers": secured_broker.bootstrap_servers})
-    with KafkaAdmin(secured_broker.bootstrap_servers) as another:
-        another.create_topic("dlq.whose")
-        another.produce("dlq.whose", values(2, begin=10))
-    other = settings.model_copy(update={"kafka": moved})
-    with pytest.raises(UsageError, match=r"topics were read from .*: fix bootstrap_servers"):
-        run(spark, other, BRONZE)
-    assert texts(settings) == numbers(0, 3)
-    assert gaps(settings) == []
-
-    named = other.model_copy(update={"cluster": "another"})
-    run(spark, named, BRONZE)
-    assert texts(named) == numbers(10, 12)
-    kafka.produce("dlq.whose", values(1, begin=3))
-    run(spark, settings, BRONZE)
-    assert texts(settings) == numbers(0, 4)
-
-
 def test_no_topic_matches(following: Callable[..., Settings]) -> None:
     with pytest.raises(UsageError, match=re.escape(r"shows no topics that match nothing\.at\.all: ")):
         asked(following(r"nothing\.at\.all"))
-
-
-def asked(settings: Settings) -> TopicSnapshot:
-    topics = settings.topics_of("dlq")
-    assert topics is not None
-    with connected(settings) as cluster:
-        return cluster.snapshot(topics, TopicProgress())
-
-
-@pytest.fixture
-def secured(secured_broker: SecuredBroker, empty_warehouse: Path, tmp_path: Path) -> Callable[..., Settings]:
-    """Return a maker of settings for a user of the secured listener."""
-
-    def settings(**changes: Any) -> Settings:
-        return warehouse_of(
-            empty_warehouse,
-            tmp_path,
-            dlq={"source": "kafka", "subscribe_pattern": r"dlq\.guarded"},
-            kafka={
-                "bootstrap_servers": secured_broker.secured_servers,
-                "security_protocol": "SASL_SSL",
-                "sasl_mechanism": "SCRAM-SHA-512",
-                "username": "reader",
-                "password": SECRET,
-                "ca_file": str(secured_broker.authority),
-                "timeout_seconds": 5,
-                **changes,
-            },
-        )
-
-    return settings
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        pytest.param({"security_protocol": "PLAINTEXT"}, SPEAKS, id="plain"),
-        # These two end as "plain" does, after the same wait; test_cluster.py has their answers over sockets.
-        pytest.param({"security_protocol": "SASL_PLAINTEXT"}, SPEAKS, id="no tls", marks=pytest.mark.thorough),
-        pytest.param({"security_protocol": "SSL"}, SPEAKS, id="no sasl", marks=pytest.mark.thorough),
-        pytest.param({"sasl_mechanism": "PLAIN"}, "to one of SCRAM-SHA-512", id="mechanism"),
-        pytest.param({"password": "wrong"}, "fix username and password", id="password"),
-        pytest.param({"username": "nobody"}, "fix username and password", id="user"),
-        pytest.param({"ca_file": None}, "name it in ca_file of [kafka]", id="authority"),
-        pytest.param({"ca_file": "no/such.pem"}, "ca_file of [kafka] cannot be read", id="no authority"),
-    ],
-)
-def test_what_is_wrong_with_security_is_one_sentence(
-    secured: Callable[..., Settings], changes: dict[str, Any], sentence: str
-) -> None:
-    with pytest.raises(AfterlogError) as raised:
-        asked(secured(**changes))
-    assert sentence in str(raised.value)
-    assert "secret" not in str(raised.value)
-
-
-def test_a_user_reads_what_acls_allow_and_is_told_what_is_missing(
-    spark: SparkSession,
-    secured_broker: SecuredBroker,
-    secured: Callable[..., Settings],
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    settings = secured()
-    with KafkaAdmin(secured_broker.bootstrap_servers) as admin:
-        admin.create_topic("dlq.guarded")
-        admin.produce("dlq.guarded", values(3))
-        with pytest.raises(UsageError, match="grant Afterlog the operations Describe and Read on them"):
-            asked(settings)
-        admin.allow("reader", "DESCRIBE", "TOPIC", "dlq.guarded")
-        with pytest.raises(UsageError, match=r"not allowed to read topic dlq\.guarded: grant it the operation Read"):
-            run(spark, settings, BRONZE)
-        admin.allow("reader", "READ", "TOPIC", "dlq.guarded")
-        assert run(spark, settings, BRONZE)[BRONZE].accepted == 3
-    assert texts(settings) == numbers(0, 3)
-    topics = settings.topics_of("dlq")
-    assert topics is not None
-    plan = kafka_records.records(spark, settings, topics, [OffsetRange("dlq.guarded", "id", 0, 0, 3)])
-    plan.explain(True)
-    shown = capfd.readouterr()
-    everything = [shown.out, shown.err, json.dumps(landed(settings, "quality.stage_runs"), default=str)]
-    everything += [file.read_text() for file in (Path(settings.warehouse) / "_progress").iterdir()]
-    assert not [text for text in everything if "secret" in text]
-
-
-def created(kafka: KafkaAdmin, topic: str) -> None:
-    """Create a topic as soon as the old topic with its name is deleted."""
-    until = time.monotonic() + 30
-    while True:
-        try:
-            kafka.create_topic(topic)
-            return
-        except AfterlogError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.2)
-
-
-def once_before_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
-    """Call a function once, between the plan of the first batch and its read."""
-    records = kafka_records.records
-    acted: list[bool] = []
-
-    def acting(spark: SparkSession, settings: Settings, topics: Any, spans: Any) -> DataFrame:
-        if not acted:
-            acted.append(True)
-            act()
-        return records(spark, settings, topics, spans)
-
-    monkeypatch.setattr(kafka_records, "records", acting)
