@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
 import shlex
 import shutil
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +17,10 @@ import pyarrow
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.commands import query
-from pipelines.commands.findings import findings_of
 from pipelines.commands.incidents import acting, listing
-from pipelines.commands.incidents.incident import Incident
-from pipelines.errors import UsageError
-from pipelines.incidents.state import state_of
-from pipelines.settings import PrivacyKey, SchemaFile, Settings, load
-from pipelines.settings.payloads import Mask
+from pipelines.settings import Settings, load
 from pipelines.settings.runs import Report
-from pipelines.settings.teams import Team
-from pipelines.site import addresses, cases, content, environment, news, pages, reading, report
+from pipelines.site import addresses, cases, content, environment, pages, reading, report
 from pipelines.site.content import Content
 from pipelines.topology.diff import diff
 from pipelines.topology.model import Topology
@@ -38,27 +28,12 @@ from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
 from tests.testing.deliveries import store
+from tests.testing.pages import Page, dead_letters, feeds_of, gathered, light, with_masks, written
 from tests.testing.sites import CANARY, HOSTILE, HOUR, NOW, hour, incident, incident_id
 from tests.testing.topologies import chain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    for place in (settings.warehouse, settings.landing):
-        Path(place).mkdir(exist_ok=True)
-    return settings
-
-
-def told(settings: Settings) -> Content:
-    return reading.gather(Warehouse(settings), now=NOW)
-
-
-def written(settings: Settings) -> Mapping[str, str]:
-    """All pages, by path."""
-    return {page.path: page.text() for page in pages.pages(told(settings))}
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +46,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 @pytest.fixture(scope="module")
 def found(filled: Settings) -> Content:
     """What is told of it."""
-    return told(filled)
+    return gathered(filled)
 
 
 @pytest.fixture(scope="module")
@@ -80,59 +55,13 @@ def made(filled: Settings) -> Mapping[str, str]:
     return written(filled)
 
 
-class Page(HTMLParser):
-    """The links, attributes and elements of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.links: list[str] = []
-        self.ids: list[str] = []
-        self.attributes: set[str] = set()
-        self.elements: list[str] = []
-        self.data: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append(tag)
-        self.attributes |= {name for name, _ in attrs}
-        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
-        self.ids += [value or "" for name, value in attrs if name == "id"]
-
-    def handle_data(self, data: str) -> None:
-        self.data.append(data)
-
-    @property
-    def words(self) -> str:
-        return " ".join(" ".join(self.data).split())
-
-
 def test_an_empty_warehouse_is_grey_and_short(settings: Settings) -> None:
-    empty = told(settings)
+    empty = gathered(settings)
     assert (empty.light.colour, empty.light.sentence) == ("grey", "Nothing is known yet: no dead letter has landed.")
     made = written(settings)
     assert 'class="hero grey"' in made["index.html"]
     assert "Not set up: dlq, streams-requests" in Page(made["index.html"]).words
     assert not [path for path in made if "/" in path and not path.startswith("assets/")]
-
-
-def dead_letters(settings: Settings, *ages: timedelta) -> None:
-    times = [NOW - age for age in ages]
-    store(
-        settings, "bronze.dlq_records", *({"cluster": "default", "timestamp": at, "_ingested_at": at} for at in times)
-    )
-
-
-def light(settings: Settings, **more: Any) -> content.Light:
-    feeds = [replace(one, **more) if one.name == "dlq" else one for one in _feeds(settings)]
-    return reading.gather(Warehouse(settings), feeds=feeds, now=NOW).light
-
-
-def _feeds(settings: Settings, now: datetime = NOW) -> list[Any]:
-    from pipelines.run.newest import of_feeds, silence
-    from pipelines.site.quality import Feed
-
-    warehouse = Warehouse(settings)
-    return [Feed(one, silence(warehouse, one)) for one in of_feeds(warehouse, now)]
 
 
 def test_the_light_is_green_only_if_data_is_fresh_and_nothing_is_wrong(settings: Settings) -> None:
@@ -149,7 +78,7 @@ def test_the_light_is_green_only_if_data_is_fresh_and_nothing_is_wrong(settings:
 def test_an_incident_whose_source_topic_is_not_known_names_none(settings: Settings) -> None:
     store(settings, "gold.dlq_incidents", incident(0, original_topic=None))
     store(settings, "silver.dlq_records", sites.letter(6, original_topic=None))
-    (case,) = told(settings).incidents
+    (case,) = gathered(settings).incidents
     assert [(one.dead_letter, one.source) for one in case.samples] == [("dlq.orders:0:6", "?:4:58")]
     assert not [one.text for one in case.commands if "None" in one.text or "trace" in one.text or "kcat" in one.text]
 
@@ -163,109 +92,6 @@ def test_stale_data_is_red_where_it_calls_somebody(settings: Settings) -> None:
         assert why.startswith("Nothing landed in dlq for longer than usual: the newest record is 30 hours old")
         assert "data 30 hours old (newest dead letter 2026-11-20 06:25 UTC)" in found.sentence
         assert found.sentence.startswith("Nothing is wrong") is (colour == "amber")
-
-
-def damaged(settings: Settings, table: str) -> Content:
-    """What is told after the log of a table was damaged, which the light names."""
-    for log in Path(settings.warehouse, *table.split("."), "_delta_log").glob("*.json"):
-        log.write_text("{")
-    found = told(settings)
-    assert found.light.colour == "red"
-    assert any(reason.startswith(f"{table} cannot be read") for reason in found.light.reasons)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("table", "sections", "pages"),
-    [
-        ("gold.dlq_summary", ["timeline", "open"], {}),
-        ("gold.dlq_incidents", ["open", "replay"], {"incidents.html": ["incidents-heading"]}),
-        ("gold.trust_findings", ["findings"], {"delivery.html": ["findings"]}),
-        ("gold.topology_current", ["topologies"], {}),
-        ("gold.reconciliation", [], {"delivery.html": ["delivery"]}),
-        ("gold.delivery_guarantees", [], {"delivery.html": ["guarantees"]}),
-    ],
-)
-def test_what_a_damaged_table_would_tell_is_unknown_and_the_rest_is_told(
-    settings: Settings, table: str, sections: list[str], pages: dict[str, list[str]]
-) -> None:
-    sites.filled(settings)
-    settings = settings.model_copy(update={"teams": [Team(name="shop", topics=("*",))]})
-    found = damaged(settings, table)
-    are_incidents_known = table not in ("gold.dlq_incidents", "gold.dlq_summary")
-    assert bool(found.incidents) is are_incidents_known
-    made = written(settings)
-    for page, names in ({"index.html": sections} | pages).items():
-        for name in names:
-            (section,) = re.findall(rf'<section[^>]*aria-labelledby="{name}".*?</section>', made[page], re.DOTALL)
-            assert f"Unknown: {table} cannot be read." in section
-            assert not re.search(r"None\.|Nothing", section)
-    words = Page(made["index.html"]).words
-    assert ("open incidents unknown" in words) is not are_incidents_known
-    assert ("unknown open" in words) is not are_incidents_known
-    assert ("findings unknown" in words) is (table == "gold.trust_findings")
-
-
-def test_each_table_whose_damage_changes_what_is_told_is_named_on_each_page(settings: Settings) -> None:
-    sites.filled(settings)
-    plain = {"unreadable", "light", "fronts", "made_at"}
-    whole = {name: part for name, part in told(settings).as_json().items() if name not in plain}
-    tables = [log.parent for log in Path(settings.warehouse).glob("*/*/_delta_log")]
-    assert len(tables) > 10
-    for table in tables:
-        name = f"{table.parent.name}.{table.name}"
-        shutil.copytree(table, table.parent.with_name(f"kept-{name}"))
-        for commit in (table / "_delta_log").glob("*.json"):
-            commit.write_text("{")
-        found = told(settings)
-        parts = {part: value for part, value in found.as_json().items() if part not in plain}
-        parts["pipeline"] = whole["pipeline"] if parts["pipeline"]["unreadable"] == {} else parts["pipeline"]
-        named = name in found.unreadable.values()
-        assert named or parts == whole, name
-        if named:
-            assert found.light.colour == "red"
-            assert any(reason.startswith(f"{name} cannot be read") for reason in found.light.reasons)
-            states = {table.name: table.state for table in found.pipeline.tables}
-            assert states.get(name, "unreadable") == "unreadable"
-            assert f"{name} cannot be read" in pages.quality_page(found.pipeline) or name not in states
-            fronts = ("index.html", "team-")
-            others = [
-                page for page in pages.pages(found) if page.path.endswith(".html") and page.path != "quality.html"
-            ]
-            for page in others:
-                assert page.path.startswith(fronts) or f"{name} cannot be read" in page.text(), page.path
-        shutil.rmtree(table)
-        table.parent.with_name(f"kept-{name}").rename(table)
-
-
-def test_whether_tables_had_runs_is_unknown_if_their_runs_cannot_be_read(settings: Settings) -> None:
-    sites.filled(settings)
-    runs = Warehouse(settings).location("quality.stage_runs")
-    write_deltalake(runs, pyarrow.table({"table": ["silver.dlq_records"]}))
-    found = damaged(settings, "quality.stage_runs")
-    assert {table.state for table in found.pipeline.tables} <= {"unknown", "behind"}
-    text = pages.quality_page(found.pipeline)
-    assert "No run has had input" not in text
-    assert "Its runs are unknown" in text
-    front = written(settings)["index.html"]
-    assert not [words for words in ("Every table is current", "No run has filled a table yet") if words in front]
-    assert "Unknown: quality.stage_runs cannot be read." in front
-
-
-def test_a_table_that_was_damaged_for_a_while_is_no_news(settings: Settings) -> None:
-    sites.filled(settings)
-    directory = settings.reports()
-    directory.mkdir()
-    news.keep(directory, told(settings))
-    whole = Path(settings.warehouse, "gold").rename(directory / "whole")
-    shutil.copytree(whole, Path(settings.warehouse, "gold"))
-    for table in ("gold.dlq_incidents", "gold.trust_findings"):
-        found = damaged(settings, table)
-        assert found.news is None
-        news.keep(directory, found)
-    shutil.rmtree(Path(settings.warehouse, "gold"))
-    whole.rename(Path(settings.warehouse, "gold"))
-    assert told(settings).news is None
 
 
 def test_a_muted_incident_is_not_loud(settings: Settings) -> None:
@@ -345,79 +171,6 @@ def test_the_days_shown_hold_the_newest_dead_letter(settings: Settings, age: int
     assert sum(found.timeline.totals) == 7
 
 
-DAYS = timedelta(days=1)
-OLD = {"consumer_group": "old", "original_topic": "dlq.orders", "dlq_topic": "dlq.old"}
-
-
-def with_history(settings: Settings) -> Settings:
-    """Store dead letters at the borders of what pages of groups and topics tell apart, and without group or time."""
-    ages = (0 * HOUR, 6 * DAYS, 167 * HOUR, 168 * HOUR, 20 * DAYS, 89 * DAYS, 90 * DAYS, 400 * DAYS, 410 * DAYS)
-    store(
-        settings,
-        "gold.dlq_summary",
-        *(hour(NOW - 3 * DAYS - age, number + 1, **OLD) for number, age in enumerate(ages)),
-        hour(NOW - 2 * HOUR, 5, consumer_group=None, original_topic=None),
-        hour(NOW, 6) | {"hour": None, "first_routed_at": None, "last_routed_at": None},
-        hour(NOW + HOUR, 1000, **OLD),  # of a clock that is ahead
-    )
-    return settings
-
-
-def test_the_whole_history_of_groups_and_topics_equals_sql(spark: SparkSession, settings: Settings) -> None:
-    with_history(sites.filled(settings))
-    found, warehouse = told(settings), Warehouse(settings, spark)
-    of_topics = """
-        SELECT original_topic AS name, hour, record_count FROM gold.dlq_summary WHERE original_topic IS NOT NULL
-        UNION ALL
-        SELECT dlq_topic AS name, hour, record_count FROM gold.dlq_summary
-        WHERE dlq_topic IS DISTINCT FROM original_topic
-    """
-    of_groups = "SELECT consumer_group AS name, hour, record_count FROM gold.dlq_summary"
-    seen = 0
-    for places, text in ((found.groups, of_groups), (found.topics, of_topics)):
-        rows = jvmless._collected(query.rows_of(warehouse, text, {}))
-        for place in places:
-            own = [row for row in rows if row["name"] == place.name]
-            timed = [row for row in own if row["hour"] is not None and row["hour"] <= NOW]
-            assert place.records == sum(row["record_count"] for row in own)
-            if not timed:
-                assert place.history is None
-                continue
-            assert place.history is not None
-            first, last = min(row["hour"] for row in timed), max(row["hour"] for row in timed)
-            ends = place.history.first_hour, place.history.last_hour
-            hours, days = Counter[int](), Counter[int]()
-            for row in timed:
-                hours[167 - (last - row["hour"]) // HOUR] += row["record_count"]
-                days[89 - (last.date() - row["hour"].date()).days] += row["record_count"]
-            assert ends == (first, last)
-            assert place.history.hours == tuple(hours[at] for at in range(168))
-            assert place.history.days == tuple(days[at] for at in range(90))
-            assert place.history.before == sum(count for at, count in days.items() if at < 0)
-            assert place.history.untimed == sum(row["record_count"] for row in own if row["hour"] is None)
-            assert place.history.ahead == place.records - place.history.untimed - days.total()
-            seen += place.history.before + place.history.untimed
-    assert seen > 0
-    words = Page(written(settings)[addresses.group("old")]).words
-    assert (
-        "1,045 dead letters in all; the first in the hour from 2025-10-04 12:00 UTC , the newest in that from" in words
-    )
-    assert "6 dead letters by hour, in the 168 hours of the clock until that of the newest." in words
-    assert "21 dead letters by day (UTC), in the 90 days until that of the newest; 24 before." in words
-
-
-def test_time_alone_writes_no_page_of_a_group_or_topic(settings: Settings, tmp_path: Path) -> None:
-    with_history(sites.filled(settings))
-    first = reading.gather(Warehouse(settings), now=NOW)
-    assert addresses.group("old") in report.write(tmp_path, first)
-    assert not [path for path in report.write(tmp_path, first) if path.startswith(("groups/", "topics/"))]
-    store(settings, "gold.dlq_summary", hour(NOW, 8, **OLD))
-    wanted = [addresses.group("old"), addresses.topic("dlq.old"), addresses.topic("dlq.orders")]
-    wanted.append(addresses.group(None))  # a mute of its incident is over
-    rewritten = report.write(tmp_path, reading.gather(Warehouse(settings), now=NOW + 30 * HOUR))
-    assert sorted(one for one in rewritten if one.startswith(("groups/", "topics/"))) == sorted(wanted)
-
-
 def test_the_front_stands_in_the_order_of_questions(made: Mapping[str, str]) -> None:
     words = Page(made["index.html"].partition("<main")[2]).words
     order = ["incidents open", "Dead letters, the last 7 days", "Open incidents", "Findings", "lost messages 3"]
@@ -471,7 +224,7 @@ def test_feeds_are_on_the_front_only_if_they_are_stale(settings: Settings) -> No
     dead_letters(settings, *(timedelta(minutes=5 * place) for place in range(1, 200)))
 
     def made_at(now: datetime) -> dict[str, str]:
-        told = reading.gather(Warehouse(settings), feeds=_feeds(settings, now), now=now)
+        told = reading.gather(Warehouse(settings), feeds=feeds_of(settings, now), now=now)
         return {page.path: page.text() for page in pages.pages(told)}
 
     assert "newest record" not in Page(made_at(NOW)["index.html"]).words
@@ -497,7 +250,7 @@ def pre(text: str) -> list[str]:
 def test_pages_of_groups_and_applications_show_the_topology(settings: Settings) -> None:
     sites.filled(settings)
     sites.application(settings, "orders-workers")
-    told_of = {one.name: one for one in told(settings).applications}["orders-workers"]
+    told_of = {one.name: one for one in gathered(settings).applications}["orders-workers"]
     after, before = (Topology.parsed(one.description or "") for one in told_of.revisions)
     difference = diff(before, after).as_text()
     assert "+   Processor: count\n+     store: s\n" in difference
@@ -527,21 +280,23 @@ def test_pages_of_groups_and_applications_show_the_topology(settings: Settings) 
 def test_an_application_says_what_is_wrong_with_it_and_which_push_a_time_is_of(settings: Settings) -> None:
     sites.application(settings, "refunds", health="OK", defects=["dangling_successor"])
     made = written(settings)
-    (application,) = told(settings).applications
+    (application,) = gathered(settings).applications
     assert application.last_accepted_at == NOW - 5 * HOUR
     words = Page(made[addresses.application("refunds")]).words
     assert "OK, malformed The topology of refunds is known." in words
     assert "Last accepted push 2026-11-21 07:30 UTC" in words
     assert "Last pushed" not in words
     assert "OK, malformed" in Page(made[addresses.FRONT]).words
-    (row,) = pages._Site(told(settings), None).places()[2].rows
+    (row,) = pages._Site(gathered(settings), None).places()[2].rows
     assert row[1:3] == ["OK, malformed", "its defects"]
 
 
 def test_replayed_records_of_a_plan_add_up_on_the_front(settings: Settings) -> None:
     plan = content.Replay("7KQ2-MD4X", NOW, "the rules", "original", 9, 8, 3, 1, 4)
     text = next(
-        page.text() for page in pages.pages(replace(told(settings), replays=(plan,))) if page.path == addresses.FRONT
+        page.text()
+        for page in pages.pages(replace(gathered(settings), replays=(plan,)))
+        if page.path == addresses.FRONT
     )
     assert "Replayed Delivered Died again Outcome unknown 7KQ2-MD4X" in Page(text).words
     assert Page(text).words.partition("original 9 ")[2].startswith("8 3 1 4 ")
@@ -553,7 +308,7 @@ def test_a_column_of_earlier_warehouses_is_not_shown_and_payloads_are_counted_wi
     earlier = DeltaTable(place).to_pyarrow_table().append_column("replayable_count", pyarrow.array([5]))
     write_deltalake(place, earlier, mode="overwrite", schema_mode="overwrite")
     assert "replayable_count" not in listing.listed(Warehouse(settings), "json").result
-    assert [one.records for one in told(settings).replay] == [9]
+    assert [one.records for one in gathered(settings).replay] == [9]
 
 
 def test_a_topology_is_drawn_again_only_if_it_changed(found: Content, tmp_path: Path) -> None:
@@ -602,7 +357,7 @@ def test_large_topologies_and_long_differences_are_cut(found: Content) -> None:
 def test_the_sentence_of_the_front_tells_the_time_of_the_newest_dead_letter(settings: Settings) -> None:
     dead_letters(settings, *(timedelta(minutes=4 + 5 * place) for place in range(200)))
     store(settings, "gold.dlq_incidents", incident(0))
-    assert told(settings).light.sentence.endswith("; data 4 minutes old (newest dead letter 12:26 UTC).")
+    assert gathered(settings).light.sentence.endswith("; data 4 minutes old (newest dead letter 12:26 UTC).")
     text = written(settings)["index.html"]
     assert '(newest dead letter <time datetime="2026-11-21T12:26:00.000Z">12:26 UTC</time>).</h1>' in text
 
@@ -663,11 +418,6 @@ def test_no_payload_key_or_header_value_is_on_a_page(made: Mapping[str, str], fo
     assert CANARY not in json.dumps(found.as_json())
 
 
-def with_masks(settings: Settings, *masks: dict[str, Any], payloads: bool = True) -> Settings:
-    more = {"report": Report(payloads=payloads), "privacy": tuple(Mask(**one) for one in masks)}
-    return settings.model_copy(update=more)
-
-
 def test_samples_are_on_pages_of_open_incidents_if_asked_masked(filled: Settings) -> None:
     plain = written(with_masks(filled))
     having = {path for path, text in plain.items() if CANARY in text}
@@ -692,8 +442,8 @@ def test_errors_on_pages_are_masked(filled: Settings, made: Mapping[str, str]) -
         masked = with_masks(filled, {"error": True, "do": do}, payloads=False)
         assert not [path for path, text in written(masked).items() if secret in text or "Offset <" in text]
     orders = with_masks(filled, {"error": True, "do": "drop", "topic": "orders"}, payloads=False)
-    assert {one.topic for one in told(orders).incidents if one.error == "<dropped>"} >= {"orders"}
-    assert {one.topic for one in told(orders).incidents if one.error != "<dropped>"} - {"orders", None}
+    assert {one.topic for one in gathered(orders).incidents if one.error == "<dropped>"} >= {"orders"}
+    assert {one.topic for one in gathered(orders).incidents if one.error != "<dropped>"} - {"orders", None}
 
 
 def test_the_page_of_an_incident_that_another_one_took_in_leads_to_it(settings: Settings, tmp_path: Path) -> None:
@@ -701,14 +451,14 @@ def test_the_page_of_an_incident_that_another_one_took_in_leads_to_it(settings: 
     store(settings, table, incident(0), incident(1, last_at=NOW - 3 * HOUR))
     store(settings, "silver.dlq_records", sites.letter())
     site = tmp_path / "site"
-    report.write(site, told(with_masks(settings)))
+    report.write(site, gathered(with_masks(settings)))
     page = site / addresses.incident(gone)
     assert CANARY in page.read_text()
 
     shutil.rmtree(Path(settings.warehouse) / "gold")
     store(settings, table, incident(0, first_at=NOW - 5 * HOUR), incident(1, record_count=0, merged_into=into))
     masked = with_masks(settings, *({part: True, "do": "drop"} for part in ("key", "value", "error")))
-    report.write(site, told(masked))
+    report.write(site, gathered(masked))
     found = Page(page.read_text())
     assert f"../{addresses.incident(into)}" in found.links
     assert f"{gone} is {into}" in "".join(found.data)
@@ -727,47 +477,6 @@ def test_masks_change_what_is_current(filled: Settings) -> None:
         )
     }
     assert len(states) == 4
-
-
-def test_a_key_of_hashes_and_a_schema_file_change_what_is_current(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sites.filled(settings)
-    schema = tmp_path / "order.avsc"
-    more = {
-        "privacy_key": PrivacyKey(hash_key_env="DLQ_HASH_KEY"),
-        "schemas": (SchemaFile(topic="x", file=str(schema)),),
-    }
-    settings = with_masks(settings, {"key": True, "do": "hash"}).model_copy(update=more)
-    warehouse = Warehouse(settings)
-
-    def built() -> str:
-        """Build the site if it is not current, and return the pages of incidents."""
-        if report.current(warehouse, (), ()) is None:
-            report.build(warehouse, (), (), told(settings))
-        assert report.current(warehouse, (), ()) is not None
-        return "".join(file.read_text() for file in sorted((settings.reports() / "incidents").iterdir()))
-
-    monkeypatch.delenv("DLQ_HASH_KEY", raising=False)
-    assert "the environment variable DLQ_HASH_KEY is not set" in built()
-    shown = []
-    for key in ("first-key-of-hashes", "second-key-of-hashes"):
-        monkeypatch.setenv("DLQ_HASH_KEY", key)
-        shown += re.findall(r"&lt;hashed [0-9a-f]{12}", built())[:1]
-        assert key not in (settings.reports() / report.SHOWN).read_text()
-    assert len(set(shown)) == 2
-    schema.write_text('"string"')
-    assert report.current(warehouse, (), ()) is None
-
-
-def test_a_site_that_is_old_is_built_again_as_numbers_of_the_last_hour_change(settings: Settings) -> None:
-    sites.filled(settings)
-    warehouse = Warehouse(settings)
-    report.build(warehouse, (), (), told(settings))
-    assert report.current(warehouse, (), ()) is not None
-    noted = settings.reports() / report.SHOWN
-    os.utime(noted, (0, noted.stat().st_mtime - report.FRESH_SECONDS - 1))
-    assert report.current(warehouse, (), ()) is None
 
 
 def test_every_page_has_a_strict_policy_and_one_main_heading(made: Mapping[str, str]) -> None:
@@ -798,112 +507,25 @@ def test_only_pages_that_changed_are_written_and_none_is_removed(
     assert not list(site.rglob("*.tmp"))
 
 
-def test_data_docs_are_rendered_again_only_with_new_results(settings: Settings) -> None:
-    warehouse, made = Warehouse(settings), settings.reports()
-
-    def built(run: str | None = None) -> int:
-        """Build the site after a run's gate; return when Data Docs were rendered."""
-        if run is not None:
-            from expectations.suite import gate_facts
-
-            gate_facts({"grain.duplicates": 0}, "gold.dlq_summary", run_id=run, store=made / "gx")
-        report.build(warehouse)
-        return (made / report.DATA_DOCS / "index.html").stat().st_mtime_ns
-
-    first = built("run-1")
-    assert built() == first
-    second = built("run-2")
-    assert second > first
-    assert [one.name for one in (made / report.DATA_DOCS / "validations").rglob("run-2")] == ["run-2"]
-    (made / report.DOCUMENTED).unlink()
-    assert built() > second
-
-
-def test_a_directory_has_the_pages_of_one_cluster(settings: Settings, tmp_path: Path) -> None:
-    second = settings.model_copy(update={"cluster": "second\u202e"})
-    store(settings, "gold.dlq_summary", *(hour(NOW, cluster=one.cluster) for one in (settings, second)))
-    page = report.build(Warehouse(settings)).parent / addresses.group("orders-workers")
-    before = page.read_text()
-    with pytest.raises(UsageError, match=r"has the pages of cluster 'default'.*for cluster 'second\\u202e'"):
-        report.build(Warehouse(second))
-    assert page.read_text() == before
-    own = second.model_copy(update={"report": Report(directory=str(tmp_path / "second"))})
-    assert report.build(Warehouse(own)) == report.build(Warehouse(own)) == tmp_path / "second" / "index.html"
-    report.build(Warehouse(settings))
-
-
 def test_pages_of_incidents_tell_their_addresses(filled: Settings) -> None:
     url = "https://a.example/reports/"
-    found = told(filled.model_copy(update={"report": Report(url=url)}))
+    found = gathered(filled.model_copy(update={"report": Report(url=url)}))
     made = {page.path: page.text() for page in pages.pages(found)}
     for one in found.incidents:
         assert one.page is not None
         path = one.page.removeprefix(url)
         assert (path in made, f"<code>{one.page}</code>" in made[path]) == (True, True)
-    assert {one.page for one in told(filled).incidents} == {None}
+    assert {one.page for one in gathered(filled).incidents} == {None}
 
 
 def test_the_command_for_dead_letters_asks_for_those_of_the_cluster(settings: Settings) -> None:
     settings = settings.model_copy(update={"cluster": "it's second"})
     store(settings, "gold.dlq_incidents", incident(0), incident(0, cluster="it's second"))
-    (case,) = told(settings).incidents
+    (case,) = gathered(settings).incidents
     (command,) = (one.text for one in case.commands if one.words == "its dead letters")
     _, _, statement, *values = shlex.split(command)
     assert "WHERE cluster = :cluster AND " in statement
     assert values[:2] == ["--param", "cluster=it's second"]
-
-
-def test_the_front_tells_what_changed_against_the_report_before(settings: Settings) -> None:
-    sites.filled(settings)
-    directory = settings.reports()
-    directory.mkdir()
-
-    def built() -> Content:
-        """What a report tells; the next one compares with it."""
-        content = told(settings)
-        news.keep(directory, content)
-        return content
-
-    first, second = built(), built()
-    assert (first.news, second.news) == (None, None)
-    assert 'id="news"' not in written(settings)["index.html"]
-    opened, ended = incident(70, original_topic="fresh"), incident(0, last_at=NOW - timedelta(days=9))
-    Path(settings.warehouse, "gold", "dlq_incidents").rename(directory / "gone")
-    store(settings, "gold.dlq_incidents", opened, incident(1, severity="critical"), incident(2, verdict="FLOOD"))
-    content = built()
-    assert content.news is not None
-    said = {change.incident_id: change for change in content.news.changes if change.incident_id}
-    assert said[incident_id(70)].words.startswith("opened: poison pill fresh:4:58")
-    assert content.news.since == second.made_at
-    assert said[incident_id(70)].is_bad
-    assert set(said) >= {incident_id(1)}
-    assert built().news == content.news  # until something else changes
-    words = Page(written(settings)["index.html"]).words
-    assert "What changed last" in words
-    assert "opened: poison pill fresh:4:58" in words
-    store(settings, "gold.dlq_incidents", ended)
-    assert built().news == content.news  # an old incident that is known only now is no news
-    (directory / news.FILE).write_text("[")
-    assert told(settings).news is None
-
-
-def test_a_finding_that_goes_on_is_not_over_though_its_count_changed(settings: Settings, tmp_path: Path) -> None:
-    def finding(*topics: str) -> dict[str, Any]:
-        quiet = {"last_at": NOW - 9 * HOUR, "pause_seconds": 1_800, "predecessor_id": None}
-        rows = [
-            incident(place, **quiet, dlq_topics=[{"dlq_topic": name, "last_at": 0}])
-            for place, name in enumerate(topics)
-        ]
-        opened = [Incident(row, state_of(row, {}, NOW), NOW) for row in rows]
-        (found,) = findings_of(Warehouse(settings), (), NOW, opened)
-        return found
-
-    news.keep(tmp_path, replace(told(settings), findings=(finding("a", "b", "c"),)))
-    for topics in (("a", "b", "c"), ("a", "b"), ("a",)):
-        assert news.of_report(tmp_path, (), [finding(*topics)]) is None
-    over = news.of_report(tmp_path, (), [])
-    assert over is not None
-    assert [one.words for one in over.changes] == ["the finding not read on is over"]
 
 
 def test_json_carries_what_the_pages_say(found: Content) -> None:
