@@ -11,11 +11,11 @@ from dags.factory import defaults, place
 from dags.operators import CommandOperator
 from pipelines.catalog import POOL
 
-WENT = ("files", "checkpoints", "bytes", "rows")
+WENT = ("files", "log_files", "bytes", "rows")
 _DOC = """\
-Removes rows that are older than `[retention]` says, files of old versions, leftovers of crashed writes and needless
-checkpoints, as `afterlog maintain` does. Files that are younger than seven days stay, and so does what a stage has
-still to read. The XCom says how many rows, files and bytes went.
+Removes rows that are older than `[retention]` says, files of old versions, leftovers of crashed writes and what logs
+tell of old versions, as `afterlog maintain` does. Files that are younger than seven days stay, and so does what a stage
+has still to read. The XCom says how many rows, files and bytes went.
 """
 
 
@@ -27,7 +27,7 @@ class Maintain(CommandOperator):
         super().__init__(arguments=["maintain", "--format", "json"], **options)
 
     def work(self, context: Context) -> dict[str, int]:
-        """Return how many files, checkpoints, bytes and rows went.
+        """Return how many files, files of logs, bytes and rows went.
 
         Raises CannotRun, WriterBusy, CommandDied.
         """

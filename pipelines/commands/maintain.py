@@ -26,12 +26,12 @@ from pipelines.warehouse.outdated import LEAST_DAYS, Outdated, outdated
 from pipelines.warehouse.tables import Warehouse
 
 MOST_NAMED = 3
-NAMES = ("table", "rows", "their bytes", "files", "their bytes", "checkpoints", "their bytes")
+NAMES = ("table", "rows", "their bytes", "files", "their bytes", "files of logs", "their bytes")
 
 
 @dataclass(frozen=True)
 class Maintained:
-    """What went, or would go, of a table: files of old versions and checkpoints, with their sizes in bytes.
+    """What went, or would go, of a table: files of old versions, files of its log, with their sizes in bytes.
 
     ``kept_for`` names the stages that have still to read older files. ``rows`` went by their age, from ``row_files``;
     roughly ``row_bytes`` of them become free when their files are those of an old version. They wait for ``unread_by``.
@@ -40,8 +40,8 @@ class Maintained:
     table: str
     files: int
     file_bytes: int
-    checkpoints: int
-    checkpoint_bytes: int
+    log_files: int
+    log_bytes: int
     kept_for: tuple[str, ...] = ()
     rows: int = 0
     row_files: int = 0
@@ -55,8 +55,8 @@ class Maintained:
             found.table,
             len(found.files),
             sum(found.files.values()),
-            len(found.checkpoints),
-            sum(found.checkpoints.values()),
+            len(found.log_files),
+            sum(found.log_files.values()),
             found.readers,
         )
 
@@ -143,11 +143,11 @@ def unless_backed_up(warehouse: Warehouse, purpose: str) -> Iterator[None]:
 
 
 def totals(done: Sequence[Maintained]) -> dict[str, int]:
-    """Return how many files, checkpoints and bytes went of all tables."""
+    """Return how many files, files of logs, bytes and rows went of all tables."""
     return {
         "files": sum(tended.files for tended in done),
-        "checkpoints": sum(tended.checkpoints for tended in done),
-        "bytes": sum(tended.file_bytes + tended.checkpoint_bytes for tended in done),
+        "log_files": sum(tended.log_files for tended in done),
+        "bytes": sum(tended.file_bytes + tended.log_bytes for tended in done),
         "rows": sum(tended.rows for tended in done),
         "row_bytes": sum(tended.row_bytes for tended in done),
     }
@@ -160,16 +160,16 @@ def show(done: Sequence[Maintained], is_dry_run: bool) -> None:
             tended.table,
             *(f"{tended.rows:,}", size_of(tended.row_bytes)),
             *(f"{tended.files:,}", size_of(tended.file_bytes)),
-            *(f"{tended.checkpoints:,}", size_of(tended.checkpoint_bytes)),
+            *(f"{tended.log_files:,}", size_of(tended.log_bytes)),
         ]
         for tended in done
-        if tended.rows or tended.files or tended.checkpoints
+        if tended.rows or tended.files or tended.log_files
     ]
     if rows:
         display.table(NAMES, rows, 1, {}, 0)
     went, verb = totals(done), "would go" if is_dry_run else "went"
-    files, checkpoints = counted(went["files"], "file"), counted(went["checkpoints"], "checkpoint")
-    print(f"{files} of old versions and {checkpoints} {verb}, {size_of(went['bytes'])} in all.")
+    files, log_files = counted(went["files"], "file"), counted(went["log_files"], "file")
+    print(f"{files} of old versions and {log_files} of logs {verb}, {size_of(went['bytes'])} in all.")
     if went["rows"]:
         rows_, freed = counted(went["rows"], "row"), size_of(went["row_bytes"])
         print(f"{rows_} {verb} by their age; their files, roughly {freed}, go {LEAST_DAYS} days later.")

@@ -1,16 +1,18 @@
-"""A table -> the files that nobody reads any more: data of old versions, leftovers of crashes, needless checkpoints.
+"""A table -> the files that nobody reads any more: data and commits of old versions, leftovers of crashes, checkpoints.
 
 Delta's rules for VACUUM hold (protocol, "Change Data Files" and "Remove File"): a file goes some days after a version
-left it out. Files that a stage has still to read as changes stay, however old they are. No commit is removed.
+left it out. Those for its log hold, too ("Metadata Cleanup"): what goes is before a checkpoint that stays. What a stage
+has still to read as changes stays, however old it is.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from urllib.parse import unquote
 
 from pipelines import moments
@@ -23,7 +25,8 @@ from pipelines.warehouse.tables import Warehouse
 
 LEAST_DAYS = 7  # a query, or a reader of changes, may be in the middle of a version that is not the last one
 KEPT_CHECKPOINTS = 2
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet")
+_OF_VERSION = re.compile(r"\d{20}\.(?:json|crc|checkpoint\.parquet)")
 CHANGES = "_change_data"
 
 
@@ -37,14 +40,14 @@ class Outdated:
 
     table: str
     files: Mapping[str, int]
-    checkpoints: Mapping[str, int]
+    log_files: Mapping[str, int]
     readers: tuple[str, ...] = ()
     unread: int | None = None
 
     @property
     def paths(self) -> dict[str, int]:
         """All paths that can go."""
-        return {**self.files, **self.checkpoints}
+        return {**self.files, **self.log_files}
 
 
 def outdated(warehouse: Warehouse, table: str, stages: Iterable[Stage], days: float) -> Outdated:
@@ -53,18 +56,25 @@ def outdated(warehouse: Warehouse, table: str, stages: Iterable[Stage], days: fl
     Raises the errors of ``Warehouse.opened_table``.
     """
     kept: set[str] = set()
-    readers = []
+    readers, needed = [], []
     for stage in stages:
-        if table not in stage.inputs:
+        if table not in (stage.table, *stage.inputs):
             continue
-        wanted = unread(warehouse, table, progress.load(warehouse, stage.table), warehouse.last_version(table))
+        known = progress.load(warehouse, stage.table)
+        if table == stage.table:  # its next run looks for its own commit behind this version
+            needed += [known.target_version or 0] if known else []
+            continue
+        if (read := _read(warehouse, table, known)) is not None:
+            needed.append(read)
+        wanted = unread(warehouse, table, known, warehouse.last_version(table))
         if isinstance(wanted, int):
             return Outdated(table, {}, {}, (stage.table,), wanted)
         if wanted:
             kept |= wanted
             readers.append(stage.table)
     opened, now, written = warehouse.opened_table(table), moments.now(), Written.of(warehouse)
-    hours = math.ceil((now - written.surely(now - timedelta(days=days))) / timedelta(hours=1))
+    before = written.surely(now - timedelta(days=days))
+    hours = math.ceil((now - before) / timedelta(hours=1))
     listed = opened.vacuum(hours, dry_run=True, full=True, enforce_retention_duration=False)
     place = warehouse.place(table)
     there = {
@@ -74,8 +84,11 @@ def outdated(warehouse: Warehouse, table: str, stages: Iterable[Stage], days: fl
     }
     # A file that is named here and not listed there is in a directory that Afterlog did not make.
     files = {path: there[path] for path in sorted(listed) if path in there and path not in kept}
-    checkpoints = _checkpoints(warehouse, table, written.surely(now - timedelta(days=1)))
-    return Outdated(table, files, checkpoints, tuple(readers))
+    log = [file for file in warehouse.store.files(warehouse.log(table)) if _OF_VERSION.fullmatch(file.name)]
+    past = _past(log, before, min(needed, default=None))
+    needless = _checkpoints([file for file in log if file not in past], written.surely(now - timedelta(days=1)))
+    log_files = {f"_delta_log/{file.name}": file.size for file in (*past, *needless)}
+    return Outdated(table, files, log_files, tuple(readers))
 
 
 def unread(warehouse: Warehouse, table: str, known: progress.Progress | None, last: int | None) -> set[str] | int:
@@ -83,24 +96,29 @@ def unread(warehouse: Warehouse, table: str, known: progress.Progress | None, la
 
     Return the version of a commit if that is to be read and gone.
     """
-    reading = known.inputs.get(table) if known else None
-    if known is None or reading is None or last is None or reading.table_id != warehouse.table_id(table):
+    read = _read(warehouse, table, known)
+    if known is None or read is None or last is None:
         return set()  # it will read all rows of the last version
     paths: set[str] = set()
-    batch = known.pending.get(table)
-    read = batch.start if batch else reading.version
-    if batch and read is None:  # it reads all rows of the version at which its batch ends
-        read = batch.end
-    if read is None:
-        return paths
     for version in range(read + 1, last + 1):
         actions = warehouse.commit(table, version)
         if not actions:
             return version
         paths.update(unquote(path) for named in changed_files(actions).values() for path in named)
-    if batch:  # a summary reads groups of the version at which its batch ends, as well
+    if batch := known.pending.get(table):  # a summary reads groups of the version at which its batch ends, as well
         paths.update(paths_at(warehouse, table, batch.end))
     return paths
+
+
+def _read(warehouse: Warehouse, table: str, known: progress.Progress | None) -> int | None:
+    """Return the version behind which a stage reads a table on, by its progress; None if it reads all rows anew."""
+    reading = known.inputs.get(table) if known else None
+    if known is None or reading is None or reading.table_id != warehouse.table_id(table):
+        return None
+    batch = known.pending.get(table)
+    if batch is None:
+        return reading.version
+    return batch.end if batch.start is None else batch.start  # of a batch from the beginning it reads that version
 
 
 def paths_at(warehouse: Warehouse, table: str, version: int) -> Iterator[str]:
@@ -108,15 +126,26 @@ def paths_at(warehouse: Warehouse, table: str, version: int) -> Iterator[str]:
     yield from map(unquote, warehouse.opened_table(table, version).get_add_actions()["path"].to_pylist())
 
 
-def _checkpoints(warehouse: Warehouse, table: str, before: datetime) -> dict[str, int]:
-    """Return a table's checkpoints from before a time, but the first, the newest, and the last one of each day.
+def _past(log: Sequence[File], before: datetime, needed: int | None) -> list[File]:
+    """Return the files of a log of which all are from before a time, and which only versions before it need.
+
+    They are of versions before a checkpoint that is not the newest one, as that could be damaged. The commits behind
+    the ``needed`` version stay.
+    """
+    old = list(takewhile(lambda file: file.modified_at < before, log))
+    checkpoints = [file for file in log if _CHECKPOINT.fullmatch(file.name)][: 1 - KEPT_CHECKPOINTS]
+    begins = [
+        file.name[:20] for file in checkpoints if file in old and (needed is None or int(file.name[:20]) <= needed)
+    ]
+    return [file for file in old if begins and file.name[:20] < begins[-1]]
+
+
+def _checkpoints(log: Sequence[File], before: datetime) -> list[File]:
+    """Return the checkpoints of a log from before a time, but the first, the newest, and the last one of each day.
 
     Every version can still be read, by the checkpoint before it and the commits since.
     """
-    log = warehouse.log(table)
-    found: list[File] = [file for file in warehouse.store.files(log) if _CHECKPOINT.fullmatch(file.name)]
-    of_days = {file.modified_at.astimezone(UTC).date(): file.name for file in found}
-    stay = {*of_days.values(), *(file.name for file in (*found[:1], *found[-KEPT_CHECKPOINTS:]))}
-    return {
-        f"_delta_log/{file.name}": file.size for file in found if file.name not in stay and file.modified_at < before
-    }
+    found = [file for file in log if _CHECKPOINT.fullmatch(file.name)]
+    of_days = {file.modified_at.astimezone(UTC).date(): file for file in found}
+    stay = [*of_days.values(), *found[:1], *found[-KEPT_CHECKPOINTS:]]
+    return [file for file in found if file not in stay and file.modified_at < before]

@@ -319,7 +319,7 @@ def test_maintenance_says_what_went(airflow: Airflow, good: dict[str, str], firs
     counted, summary = (rows(good["warehouse"], table) for table in (COUNTS, SUMMARY))
     run = airflow.run("maintain", {"warehouse": good["warehouse"]})
     assert states(run) == {"maintain": ("success", 1)}
-    assert run["xcoms"]["maintain"] == {"files": 1, "checkpoints": 0, "bytes": 4, "rows": len(counted)}
+    assert run["xcoms"]["maintain"] == {"files": 1, "log_files": 0, "bytes": 4, "rows": len(counted)}
     assert not left.exists()
     assert counted
     assert rows(good["warehouse"], COUNTS) == []

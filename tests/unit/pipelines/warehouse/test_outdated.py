@@ -1,4 +1,4 @@
-"""Files that nobody reads any more go; what a stage has still to read, and every version's log, stays."""
+"""Files that nobody reads any more go; what a stage has still to read, and the log of later versions, stays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.settings import Settings
-from pipelines.stage import Summarise
+from pipelines.stage import Land, Summarise
 from pipelines.warehouse import progress
 from pipelines.warehouse.outdated import outdated
 from pipelines.warehouse.progress import Batch, Progress, Reading
@@ -21,6 +21,7 @@ from pipelines.warehouse.tables import PROPERTIES, Warehouse
 
 TABLE = "bronze.dlq_records"
 READER = Summarise("silver.dlq_records", feed="dlq", inputs=(TABLE,))
+LANDS = Land(TABLE, feed="dlq", directory="dlq")
 LONG_AGO = time.time() - 40 * 86_400
 
 
@@ -124,21 +125,82 @@ def test_where_a_commit_is_gone_that_a_stage_has_still_to_read_nothing_goes(ware
     assert (found.unread, found.readers, found.paths) == (1, (READER.table,), {})
 
 
-def test_checkpoints_go_but_each_version_can_be_read(warehouse: Warehouse) -> None:
-    place = warehouse.location(TABLE)
+def logged(place: str, versions: int, every: int, aged: int) -> Path:
+    """Make versions of a table with checkpoints; the first versions become old, ten of them a day."""
     log = Path(place, "_delta_log")
     write_deltalake(place, pa.table({"number": [0]}), configuration=dict(PROPERTIES))
-    for number in range(1, 31):
+    for number in range(1, versions + 1):
         write_deltalake(place, pa.table({"number": [number]}), mode="append")
-        if number % 3 == 0:
+        if number % every == 0:
             DeltaTable(place).create_checkpoint()
-        for path in log.glob(f"{number:020}.*"):
-            at = LONG_AGO + number // 10 * 86_400
-            os.utime(path, (at, at))
+    for path in log.glob("0*"):
+        if (number := int(path.name[:20])) < aged:
+            os.utime(path, (at := LONG_AGO + number // 10 * 86_400, at))
+    return log
+
+
+def test_commits_before_the_last_days_go_with_their_checkpoints(warehouse: Warehouse) -> None:
+    place = warehouse.location(TABLE)
+    log = logged(place, versions=20, every=4, aged=15)
+    (log / f"{3:020}.crc").write_text("{}", encoding="utf-8")
+    os.utime(log / f"{3:020}.crc", (LONG_AGO, LONG_AGO))
+    rows = {version: DeltaTable(place, version=version).count() for version in range(12, 21)}
+
+    found = outdated(warehouse, TABLE, [READER], 7).log_files
+
+    gone = {f"{number:020}.json" for number in range(12)} | {f"{number:020}.checkpoint.parquet" for number in (4, 8)}
+    assert {*found} == {f"_delta_log/{name}" for name in (*gone, f"{3:020}.crc")}
+    for path in found:
+        warehouse.store.remove(f"{warehouse.place(TABLE)}/{path}")
+    assert {version: DeltaTable(place, version=version).count() for version in range(12, 21)} == rows
+    assert not outdated(warehouse, TABLE, [READER], 7).log_files
+
+
+@pytest.mark.parametrize(
+    ("known", "first"),
+    [
+        pytest.param({"inputs": 9}, 8, id="read up to 9"),
+        pytest.param({"inputs": 8}, 8, id="read up to the checkpoint"),
+        pytest.param({"inputs": 14, "pending": Batch(7, 14)}, 4, id="within a batch behind 7"),
+        pytest.param({"inputs": None, "pending": Batch(None, 9)}, 8, id="within a batch of all rows"),
+        pytest.param({"inputs": 20}, 12, id="all read"),
+        pytest.param({"inputs": 2}, 0, id="read up to before the first checkpoint"),
+    ],
+)
+def test_commits_that_a_stage_has_still_to_read_stay(warehouse: Warehouse, known: dict[str, Any], first: int) -> None:
+    place = warehouse.location(TABLE)
+    logged(place, versions=20, every=4, aged=15)
+    reading = Reading(warehouse.table_id(TABLE), known["inputs"])  # type: ignore[arg-type]
+    pending = {TABLE: known["pending"]} if "pending" in known else {}
+    progress.save(warehouse, READER.table, Progress(inputs={TABLE: reading}, pending=pending))
+    found = outdated(warehouse, TABLE, [READER], 7).log_files
+    assert {int(path[11:31]) for path in found if path.endswith(".json")} == {*range(first)}
+
+
+def test_commits_behind_the_last_write_of_a_stage_stay(warehouse: Warehouse) -> None:
+    logged(warehouse.location(TABLE), versions=20, every=4, aged=15)
+    progress.save(warehouse, LANDS.table, Progress(target_version=6))
+    found = outdated(warehouse, TABLE, [LANDS], 7).log_files
+    assert {int(path[11:31]) for path in found if path.endswith(".json")} == {*range(4)}
+
+
+def test_two_checkpoints_stay_if_all_is_old(warehouse: Warehouse) -> None:
+    place = warehouse.location(TABLE)
+    logged(place, versions=20, every=4, aged=21)
+    for path in outdated(warehouse, TABLE, [READER], 7).log_files:
+        warehouse.store.remove(f"{warehouse.place(TABLE)}/{path}")
+    Path(place, "_delta_log", f"{20:020}.checkpoint.parquet").unlink()
+    Path(place, "_delta_log", "_last_checkpoint").unlink()
+    assert DeltaTable(place).count() == 21
+
+
+def test_checkpoints_of_the_last_days_go_but_each_of_their_versions_can_be_read(warehouse: Warehouse) -> None:
+    place = warehouse.location(TABLE)
+    log = logged(place, versions=30, every=3, aged=31)
     Path(log, f"{0:020}.json").unlink()  # Delta has removed what is before the first checkpoint
     rows: dict[int, Any] = {version: DeltaTable(place, version=version).count() for version in range(3, 31)}
 
-    found = outdated(warehouse, TABLE, [], 7).checkpoints
+    found = outdated(warehouse, TABLE, [], 60).log_files
 
     stay = {3, 9, 18, 27, 30}  # the first, the last one of each day, the newest two
     assert set(found) == {
