@@ -153,7 +153,7 @@ class _Landing:
         if self.stage.reader:
             self.passed_over = reader_module(self.stage).passed_over(listing(self.stage, directory))
         self.count(*counts)
-        self.save(self.known.with_files(directory, files))
+        self.save(self.known.with_files(directory, files, listing(self.stage, directory)))
 
     def read_topics(self, topics: Topics) -> AfterlogError | None:
         """Read the topics up to their present ends, batch by batch; return the error that left some unread, if any.

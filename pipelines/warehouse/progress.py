@@ -7,18 +7,20 @@ exactly the same rows. The file only saves work: whatever it says, rows go throu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from pipelines import moments
 from pipelines.kafka.offsets import Gap, OffsetRange, TopicPosition, TopicProgress
 from pipelines.sources.landing import LandedFile
 from pipelines.stores.base import STATE
 from pipelines.warehouse import clock
 from pipelines.warehouse.tables import Warehouse
 
+REMEMBERED_FOR = timedelta(days=7)  # a file that is gone, after its last change
 MOST_DIRECTORIES = 20  # whose files are remembered beside those of the last one
 
 
@@ -96,13 +98,24 @@ class Progress:
         """Return what a landing directory held when it was read, by source."""
         return self.files if str(directory) == self.directory else self.elsewhere.get(str(directory), {})
 
-    def with_files(self, directory: Path, files: Mapping[str, LandedFile]) -> Progress:
-        """Return the progress after more files of a landing directory are read."""
+    def with_files(
+        self, directory: Path, files: Mapping[str, LandedFile], there: Collection[str] | None = None
+    ) -> Progress:
+        """Return the progress after more files of a landing directory are read.
+
+        A file that is no longer ``there`` (None: all are) is forgotten, unless it changed lately and so may come back.
+        """
         others = {name: read for name, read in self.elsewhere.items() if name != str(directory)}
         if self.directory is not None and self.directory != str(directory):
             others[self.directory] = self.files
         others = dict(list(others.items())[-MOST_DIRECTORIES:])
-        return replace(self, directory=str(directory), files={**self.files_in(directory), **files}, elsewhere=others)
+        since = (moments.now() - REMEMBERED_FOR).timestamp() * 1e9
+        known = {
+            source: file
+            for source, file in self.files_in(directory).items()
+            if there is None or source in there or file.modified_ns >= since
+        }
+        return replace(self, directory=str(directory), files={**known, **files}, elsewhere=others)
 
     def within_a_batch(self, cluster: str, reads_topics: bool = True) -> bool:
         """Tell whether a run ended before it completed its batch; of topics only those of the given cluster count.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cramjam import zstd
 
+from pipelines import moments
 from pipelines.catalog import stages
 from pipelines.errors import EnvironmentLacking
 from pipelines.jvm import properties
@@ -19,8 +20,9 @@ from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.sources import landing
 from pipelines.sources.landing import damaged, lines, listing
+from pipelines.warehouse import progress
 from pipelines.warehouse.tables import Warehouse
-from tests.testing.builders import land, line, rows
+from tests.testing.builders import land, line, rows, run
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -218,3 +220,30 @@ def test_a_file_that_is_removed_before_it_is_read(
     (done,) = runner.run(Warehouse(settings, spark), stages("dlq", layer="bronze"))
     assert (done.status, done.accepted) == (("passed", 1) if kept else ("idle", 0))
     assert {row["_source"] for row in rows(spark, settings, "bronze.dlq_records")} == set(kept)
+
+
+def test_files_that_are_gone_for_long_are_forgotten_and_land_once(spark: SparkSession, settings: Settings) -> None:
+    lines_of = {name: [line(offset)] for offset, name in enumerate(("gone", "stays", "late", "next"))}
+    bronze, directory = "bronze.dlq_records", settings.landing_of("dlq")
+
+    def landed(name: str, days_ago: int) -> None:
+        land(settings, {name: lines_of[name]})
+        at = moments.now().timestamp() - days_ago * 86_400
+        os.utime(directory / name, (at, at))
+        run(spark, settings, bronze)
+
+    def known() -> set[str]:
+        progress_of = progress.load(Warehouse(settings), bronze)
+        return set(progress_of.files) if progress_of else set()
+
+    landed("gone", days_ago=8)
+    landed("stays", days_ago=8)
+    landed("late", days_ago=6)
+    for name in ("gone", "late"):
+        (directory / name).unlink()
+    run(spark, settings, bronze)
+    assert known() == {"gone", "stays", "late"}  # nothing landed: the directory may just be away
+    landed("next", days_ago=0)
+    assert known() == {"stays", "late", "next"}
+    landed("gone", days_ago=8)
+    assert sorted(row["offset"] for row in rows(spark, settings, bronze)) == [0, 1, 2, 3]
