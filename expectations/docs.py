@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import html
 from datetime import UTC, datetime
 from pathlib import Path
@@ -72,6 +73,9 @@ def build_docs(store: Path, site: Path, keep_runs: int) -> Path:
             kept.append(suite)
     unrendered = [key for key in kept if not _page(site, key).exists() or isinstance(key, ExpectationSuiteIdentifier)]
     context.build_data_docs(resource_identifiers=unrendered)
+    for directory, _, _ in os.walk(site / "validations", topdown=False):  # it leaves those of pages that it removed
+        if not os.listdir(directory):
+            os.rmdir(directory)
     if missing := [key for key in unrendered if not _page(site, key).exists()]:
         raise RuntimeError(f"Great Expectations logged why it could not render {len(missing)} pages of Data Docs")
     return site / "index.html"

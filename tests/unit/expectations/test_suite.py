@@ -366,6 +366,7 @@ def test_data_docs_keep_the_last_runs_of_each_table(tmp_path: Path) -> None:
 
     pages = sorted(file.relative_to(site / "validations").parts[1:3] for file in (site / "validations").rglob("*.html"))
     assert pages == sorted(itertools.product("ab", ("run-1", "run-2", "run-3")))
+    assert not [path for path in site.rglob("*") if path.is_dir() and not any(path.iterdir())]
     assert len(list(store.rglob("*.json"))) == 6
     assert untouched.stat().st_mtime_ns == rendered
     links = [f"validations/gold/{table}/{run}/" in index.read_text() for table, run in pages]
