@@ -20,7 +20,7 @@ from pipelines.settings import Settings
 from pipelines.steps import retention
 from pipelines.stores import lock
 from pipelines.text import first_names, iso, size_of
-from pipelines.warehouse import backups
+from pipelines.warehouse import backups, rewriting
 from pipelines.warehouse.clock import Written
 from pipelines.warehouse.outdated import LEAST_DAYS, Outdated, outdated
 from pipelines.warehouse.tables import Warehouse
@@ -92,12 +92,14 @@ def maintain(
     for table in stored(warehouse, "maintain works"):
         aged = _aged(warehouse, table, now, written, is_dry_run, say)
         found = outdated(warehouse, table, CATALOG, days)
-        if found.paths and not is_dry_run:
+        if (found.paths or found.lacks_checkpoint) and not is_dry_run:
             with unless_backed_up(warehouse, "afterlog maintain"), lock.writer(settings, "afterlog maintain"):
                 found = outdated(warehouse, table, CATALOG, days)  # a run may have begun a batch meanwhile
                 for path in found.paths:
                     warehouse.store.checked()
                     warehouse.store.remove(f"{warehouse.place(table)}/{path}")
+                if found.lacks_checkpoint:
+                    rewriting.checkpoint(warehouse, table)
                 warehouse.store.forget(warehouse.log(table))
         if found.unread is not None:
             say(

@@ -18,13 +18,14 @@ from urllib.parse import unquote
 from pipelines import moments
 from pipelines.stage import Stage
 from pipelines.stores.base import File
-from pipelines.warehouse import progress
+from pipelines.warehouse import few_rows, progress
 from pipelines.warehouse.change_feed import changed_files
 from pipelines.warehouse.clock import Written
 from pipelines.warehouse.tables import Warehouse
 
 LEAST_DAYS = 7  # a query, or a reader of changes, may be in the middle of a version that is not the last one
 KEPT_CHECKPOINTS = 2
+CHECKPOINTED_EVERY = 10  # commits, as Spark does; ``deltalake`` does it every 100
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet")
 _OF_VERSION = re.compile(r"\d{20}\.(?:json|crc|checkpoint\.parquet)")
 CHANGES = "_change_data"
@@ -35,7 +36,8 @@ class Outdated:
     """Files of a table that can go, with their paths below its directory and their sizes in bytes.
 
     ``readers`` are the stages on whose account older files stay. If the log lacks a commit that one of them has still
-    to read, nothing of the table can go, and ``unread`` is that version.
+    to read, nothing of the table can go, and ``unread`` is that version. If the table ``lacks_checkpoint``, its log has
+    so many commits behind the newest one that another is due, before which they can go in time.
     """
 
     table: str
@@ -43,6 +45,7 @@ class Outdated:
     log_files: Mapping[str, int]
     readers: tuple[str, ...] = ()
     unread: int | None = None
+    lacks_checkpoint: bool = False
 
     @property
     def paths(self) -> dict[str, int]:
@@ -88,7 +91,10 @@ def outdated(warehouse: Warehouse, table: str, stages: Iterable[Stage], days: fl
     past = _past(log, before, min(needed, default=None))
     needless = _checkpoints([file for file in log if file not in past], written.surely(now - timedelta(days=1)))
     log_files = {f"_delta_log/{file.name}": file.size for file in (*past, *needless)}
-    return Outdated(table, files, log_files, tuple(readers))
+    commits = [file.name for file in log if file.name.endswith(".json")]
+    newest = max((file.name[:20] for file in log if _CHECKPOINT.fullmatch(file.name)), default="")
+    is_due = sum(name[:20] > newest for name in commits) >= CHECKPOINTED_EVERY and few_rows.is_plain(opened)
+    return Outdated(table, files, log_files, tuple(readers), lacks_checkpoint=is_due)
 
 
 def unread(warehouse: Warehouse, table: str, known: progress.Progress | None, last: int | None) -> set[str] | int:

@@ -171,21 +171,28 @@ def replace_files(
     return version + 1
 
 
+def checkpoint(warehouse: Warehouse, table: str) -> OpenedTable:
+    """Write a checkpoint of the last version of a table if it has none; return the table."""
+    from deltalake import DeltaTable
+
+    store, place = warehouse.store, warehouse.place(table)
+    opened = DeltaTable(store.for_deltalake(place), storage_options=store.options())
+    if not store.has(f"{warehouse.log(table)}/{opened.version():020}.checkpoint.parquet"):
+        store.checked()
+        opened.create_checkpoint()
+    store.forget(warehouse.log(table))
+    return opened
+
+
 def cut(warehouse: Warehouse, table: str) -> int:
     """Remove all that is older than the last version of a table; return how many files went.
 
     The log is checkpointed first, so that a table without its past is whole at every moment.
     """
-    from deltalake import DeltaTable
-
     store, place, log = warehouse.store, warehouse.place(table), warehouse.log(table)
-    opened = DeltaTable(store.for_deltalake(place), storage_options=store.options())
-    version = opened.version()
-    checkpoint = f"{version:020}.checkpoint.parquet"
-    if not store.has(f"{log}/{checkpoint}"):
-        opened.create_checkpoint()
-    store.forget(log)
-    kept = {f"{log}/{checkpoint}", f"{log}/{version:020}.json", f"{log}/_last_checkpoint"}
+    opened = checkpoint(warehouse, table)
+    version = f"{log}/{opened.version():020}"
+    kept = {f"{version}.checkpoint.parquet", f"{version}.json", f"{log}/_last_checkpoint"}
     kept |= {f"{place}/{path}" for path in opened.get_add_actions()["path"].to_pylist()}
     gone = 0
     for name in [*store.walk(place)]:

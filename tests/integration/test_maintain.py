@@ -17,6 +17,7 @@ from pipelines.commands.maintain import Maintained, maintain
 from pipelines.settings import Settings
 from pipelines.stores import lock
 from pipelines.stores.base import Store
+from pipelines.warehouse import rewriting
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import CHAIN, land, line, rows, run_chain
 
@@ -139,3 +140,20 @@ def test_stats_count_what_is_there_and_what_would_go(spark: SparkSession, settin
     assert [one["bytes"] + one["log_bytes"] for one in found.values()] == sorted(
         (one["bytes"] + one["log_bytes"] for one in found.values()), reverse=True
     )
+
+
+def test_a_log_stays_short_however_many_runs_commit(settings: Settings) -> None:
+    warehouse, lengths = Warehouse(settings), []
+    log = Path(warehouse.location(SILVER), "_delta_log")
+    for _ in range(30):
+        for path in log.iterdir():  # a day goes by
+            at = path.stat().st_mtime - 86_400
+            os.utime(path, (at, at))
+        for _ in range(3):
+            rewriting.replace_files(warehouse, SILVER, warehouse.last_version(SILVER) or 0, {}, [], "TEST")
+        went = {tended.table: tended for tended in maintain(settings, 7, False, said.append)}
+        lengths.append(len(list(log.iterdir())))
+    assert max(lengths[15:]) <= max(lengths[:15]) <= 3 * (7 + 1 + 2 * 10 / 3) + 5
+    assert went[SILVER].log_files > 0
+    assert warehouse.opened_table(SILVER).version() == 90
+    assert warehouse.table_id(SILVER) == warehouse.state(SILVER)[0]

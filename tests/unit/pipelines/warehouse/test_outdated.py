@@ -209,3 +209,17 @@ def test_checkpoints_of_the_last_days_go_but_each_of_their_versions_can_be_read(
     for path in found:
         warehouse.store.remove(f"{warehouse.place(TABLE)}/{path}")
     assert {version: DeltaTable(place, version=version).count() for version in range(3, 31)} == rows
+
+
+def test_a_checkpoint_is_due_every_ten_commits_of_a_plain_table(warehouse: Warehouse) -> None:
+    place = warehouse.location(TABLE)
+    logged(place, versions=8, every=100, aged=0)
+    assert not outdated(warehouse, TABLE, [], 7).lacks_checkpoint
+    write_deltalake(place, pa.table({"number": [9]}), mode="append")
+    assert outdated(warehouse, TABLE, [], 7).lacks_checkpoint
+    DeltaTable(place).create_checkpoint()
+    assert not outdated(warehouse, TABLE, [], 7).lacks_checkpoint
+    for number in range(10):
+        write_deltalake(place, pa.table({"number": [number]}), mode="append")
+    DeltaTable(place).alter.add_constraint({"small": "number < 100"})
+    assert not outdated(warehouse, TABLE, [], 7).lacks_checkpoint  # only Spark surely knows all of its log
