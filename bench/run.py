@@ -1,7 +1,7 @@
 """``make bench``: what contracts cost, what a run costs, as ratios of things measured in the same process.
 
 Prints a table and writes ``bench/results/<benchmark>.json``. ``--only NAME`` runs one, ``--scale 0.1`` shrinks all.
-``soak`` takes hours and is run by its name only.
+``soak`` and ``years`` take hours and are run by their names only.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from bench import incidents as labelled
 from bench import site as pages
 from bench import skew as unevenly
 from bench import stores as on_stores
+from bench import years as small_runs
 from bench.following import catch_up, follow, soak
 from bench.gates import bulkheads, jobs, split
 from bench.growth import SCENARIOS, Cost, cost_onto, draw
@@ -161,6 +162,17 @@ def growth(bench: Bench) -> None:
         bench.keep(name, last.seconds / first.seconds, "x", 1.5, costs=[asdict(cost) for cost in costs])
         every += costs
     draw(every, (ROOT / "docs" if bench.scale == 1 else RESULTS) / "growth.svg")
+
+
+def years(bench: Bench) -> None:
+    """Measure what a year of daily runs, each with `maintain` and a report, adds to time, files, bytes and memory."""
+    days = small_runs.simulate(bench.scratch / "years", max(2 * small_runs.PART, int(365 * bench.scale)))
+    for trend in small_runs.trends(days[small_runs.WARM_UP :], small_runs.PART):
+        is_kept = trend.name in ("rows", "files of data", "MiB of data")  # silver never goes
+        target = None if is_kept or not trend.then else 1.2
+        bench.keep(
+            f"{trend.name}, after {len(days)} days", trend.now / (trend.then or 1), "x", target, trend=asdict(trend)
+        )
 
 
 def segments(bench: Bench) -> None:
@@ -325,6 +337,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
         split,
         bulkheads,
         growth,
+        years,
         pipeline,
         increment,
         topology,
@@ -345,7 +358,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
         soak,
     )
 }
-TAKES_HOURS = {soak.__name__}
+TAKES_HOURS = {soak.__name__, years.__name__}
 
 
 def show(findings: list[Finding]) -> None:

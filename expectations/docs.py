@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import html
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
