@@ -1,7 +1,7 @@
 """``python -m bench.years DIRECTORY``: small runs, one a day by a clock that moves, with ``maintain`` and a report.
 
 All are done in one warm session. What a day cost is a line of ``DIRECTORY/days.jsonl``. A later call with the same
-directory goes on with the next day.
+directory goes on with the next day. ``--apart 3`` lets three days go by between two runs.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Day:
     heap: int
 
 
-def measured(directory: Path, days: int, minutes: float) -> None:
-    """Simulate more days in a directory, none after so many minutes."""
+def measured(directory: Path, days: int, minutes: float, apart: int) -> None:
+    """Simulate more days in a directory, so many ``apart``, none after so many minutes."""
     ends = time.monotonic() + 60 * minutes
     settings = load(
         warehouse=str(directory / "warehouse"),
@@ -85,14 +85,14 @@ def measured(directory: Path, days: int, minutes: float) -> None:
     )
     clock = other_clock.Moving(directory / "clock")
     with spark_session(settings) as spark, (directory / FILE).open("a", encoding="utf-8") as out:
-        first = round(clock.shift / DAY)
+        first = len((directory / FILE).read_text(encoding="utf-8").splitlines())
         for number in range(first, first + days):
             if time.monotonic() > ends:
                 break
             day = _day(spark, settings, clock, directory, number)
             out.write(json.dumps(asdict(day)) + "\n")
             out.flush()
-            clock.move(DAY)
+            clock.move(apart * DAY)
 
 
 def _day(spark: SparkSession, settings: Settings, clock: other_clock.Moving, directory: Path, number: int) -> Day:
@@ -192,21 +192,14 @@ def _memory(spark: SparkSession) -> dict[str, Any]:
     return {"python": int(process.memory_info().rss), "java": java, "heap": heap}
 
 
-def simulate(directory: Path, days: int, minutes: float = math.inf) -> list[Day]:
+def simulate(directory: Path, days: int, minutes: float = math.inf, apart: int = 1) -> list[Day]:
     """Simulate more days in a process with its own clock; return all days of the directory."""
     directory.mkdir(parents=True, exist_ok=True)
     clock = other_clock.Moving(directory / "clock")
-    command = [
-        sys.executable,
-        "-m",
-        "bench.years",
-        os.fspath(directory),
-        "--days",
-        str(days),
-        "--minutes",
-        str(minutes),
-    ]
-    subprocess.run([*command, "--within"], env=clock.environment(other_clock.library(directory)), check=True)
+    command = [sys.executable, "-m", "bench.years", os.fspath(directory), "--within"]
+    for name, value in (("days", days), ("minutes", minutes), ("apart", apart)):
+        command += [f"--{name}", str(value)]
+    subprocess.run(command, env=clock.environment(other_clock.library(directory)), check=True)
     lines = (directory / FILE).read_text(encoding="utf-8").splitlines()
     return [Day(**json.loads(text)) for text in lines]
 
@@ -251,12 +244,13 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--days", type=int, default=60)
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no day after so many")
+    parser.add_argument("--apart", type=int, default=1, help="days from one run to the next")
     parser.add_argument("--within", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.within:
-        measured(given.directory, given.days, given.minutes)
+        measured(given.directory, given.days, given.minutes, given.apart)
         return
-    days = simulate(given.directory, given.days, given.minutes)
+    days = simulate(given.directory, given.days, given.minutes, given.apart)
     for trend in trends(days[WARM_UP:], PART) if len(days) >= WARM_UP + PART else ():
         print(trend.line())
 
