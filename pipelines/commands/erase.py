@@ -28,7 +28,7 @@ from pipelines.incidents import signature
 from pipelines.settings import Settings
 from pipelines.stores import lock
 from pipelines.warehouse import append, backups, erased, rewriting, search
-from pipelines.warehouse.redaction import Place, Redaction, contents_of
+from pipelines.warehouse.redaction import ACKNOWLEDGEMENTS, Place, Redaction, contents_of
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def plan(settings: Settings, selector: Selector) -> Erasure:
     """
     warehouse = Warehouse(settings)
     found, redaction = _begun(warehouse, selector, secrets.token_bytes(16), None)
-    done = Erasure("", selector.kind, records=len(found.rows))
+    done = Erasure("", selector.kind, len(found.rows), acknowledgements=len(found.acknowledgements))
     planned = {plan.table: plan for plan in _planned(warehouse, stored(warehouse, "data is erased"), redaction)}
     done.tables = [plan for plan in planned.values() if plan.cells]
     rewriting.refuse_unread(warehouse, [*planned])
@@ -98,6 +98,7 @@ def erase(
         announce(f"backups in {place}")
     with _alone(warehouse):
         done = proved(warehouse, stores, selector, under_way, redaction, len(found.rows))
+        done.acknowledgements = len(found.acknowledgements)
         announce("proved")
         audit(warehouse, done, under_way)
         announce("audited")
@@ -137,7 +138,8 @@ def _begun(
     ids: dict[Place, set[str | None]] = {}
     for row in found.letters:
         ids.setdefault((row["cluster"], *row["place"]), set()).add(row["topic_id"])
-    return found, Redaction(secret, words, found.rows, ids, shared, profiles, hashes, fingerprints)
+    acknowledged = frozenset(found.acknowledgements)
+    return found, Redaction(secret, words, found.rows, acknowledged, ids, shared, profiles, hashes, fingerprints)
 
 
 def _planned(warehouse: Warehouse, tables: Sequence[str], redaction: Redaction) -> Iterator[Erased]:
@@ -168,6 +170,8 @@ def _loses_its_past(warehouse: Warehouse, table: str, redaction: Redaction) -> b
     if table in OWN or warehouse.was_never_written(table):
         return False
     columns = {field.name for field in warehouse.opened_table(table).schema().fields}
+    if redaction.acknowledgements and table.endswith(ACKNOWLEDGEMENTS):
+        return True
     if redaction.rows and contents_of(table) and (table.endswith(".dlq_records") or "dlq_offset" in columns):
         return True
     if redaction.hashes and columns & HASHES:

@@ -41,6 +41,7 @@ class Erasure:
 
     ``others`` counts files beside the tables: of state, pages, Data Docs. ``files`` were read to their end for the
     proof, and ``left`` names those in which something was found. ``landed`` are files that landed, which are not ours.
+    ``acknowledgements`` are those of the records, or of what dead letters stand for.
     """
 
     erasure_id: str
@@ -51,6 +52,7 @@ class Erasure:
     files: int | None = None
     left: list[str] = field(default_factory=list)
     landed: int = 0
+    acknowledgements: int = 0
 
     @property
     def is_done(self) -> bool:
@@ -132,9 +134,9 @@ def show(done: Erasure, is_dry_run: bool) -> None:
         display.table(NAMES, [[plan.table, f"{plan.rows:,}", f"{plan.cells:,}"] for plan in done.tables], 1, {}, 0)
     verb = "would lose" if is_dry_run else "lost"
     tables = f"{counted(len(done.tables), 'table')} and {counted(done.others, 'other file')}"
-    print(
-        f"{counted(done.records, 'record')} {verb} all content; {tables} {'would change' if is_dry_run else 'changed'}."
-    )
+    lost = counted(done.records, "record")
+    lost += f" and {counted(done.acknowledgements, 'acknowledgement')}" if done.acknowledgements else ""
+    print(f"{lost} {verb} all content; {tables} {'would change' if is_dry_run else 'changed'}.")
     if done.landed:
         print(
             f"{counted(done.landed, 'file')} in the landing directories {'hold' if done.landed > 1 else 'holds'} it "

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 DEAD_LETTERS = "bronze.dlq_records"
 OF_RECORDS = ("silver.dlq_records", "quarantine.dlq_records", "held.dlq_records")
+ACKNOWLEDGED = ("silver.acknowledgements", "quarantine.acknowledgements", "held.acknowledgements")
 MOST_WORDS = 50  # of records that are named by a condition: to search each takes its time
 _MESSAGE = re.compile(r"(?P<topic>.+):(?P<partition>\d{1,10}):(?P<offset>\d{1,19})")
 _COLUMNS = ("cluster", "_bronze_id", "topic", "topic_id", "partition", "offset", "timestamp", "key", "value", "headers")
+_OF_MESSAGES = ("cluster", "_bronze_id", "topic", "partition", "offset", "headers")
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,11 @@ class Selected:
     """Landed records of a selector, the values to search for, and what other records tell as well.
 
     A letter has ``cluster``, ``_bronze_id``, ``topic_id``, ``timestamp`` and ``place``: topic, partition, offset.
+    ``acknowledgements`` are the rows of bronze of what producers were told about the records, or about their source.
     """
 
     letters: list[dict[str, Any]] = field(default_factory=list)
+    acknowledgements: set[Row] = field(default_factory=set)
     values: list[bytes] = field(default_factory=list, repr=False)
     shared: Shared = field(default_factory=Shared)
 
@@ -106,16 +110,20 @@ def select(warehouse: Warehouse, selector: Selector, secret: bytes, known: Seque
         if record["is_whole"] and record["table"] == DEAD_LETTERS
     }
     ids |= _ids(warehouse, selector)
-    if not warehouse.exists(DEAD_LETTERS) or warehouse.was_never_written(DEAD_LETTERS):
-        return found
-    records = set()
-    for _, rows in rewriting.rows_of(warehouse, DEAD_LETTERS, _COLUMNS):
-        for row in _meant(rows, selector, words, ids):
-            ids.add((row["cluster"], row["_bronze_id"]))
-            if row["offset"] is not None:
-                records.add(_record(row))
-    _look_at_all(warehouse, ids, records, selector, found)
+    if _has_rows(warehouse, DEAD_LETTERS):
+        records = set()
+        for _, rows in rewriting.rows_of(warehouse, DEAD_LETTERS, _COLUMNS):
+            for row in _meant(rows, selector, words, ids):
+                ids.add((row["cluster"], row["_bronze_id"]))
+                if row["offset"] is not None:
+                    records.add(_record(row))
+        _look_at_all(warehouse, ids, records, selector, found)
+    _look_at_acknowledgements(warehouse, selector, found)
     return found
+
+
+def _has_rows(warehouse: Warehouse, table: str) -> bool:
+    return warehouse.exists(table) and not warehouse.was_never_written(table)
 
 
 def _record(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -153,7 +161,7 @@ def _ids(warehouse: Warehouse, selector: Selector) -> set[Row]:
         )
     ids: set[Row] = set()
     for table in OF_RECORDS:
-        if not warehouse.exists(table) or warehouse.was_never_written(table):
+        if not _has_rows(warehouse, table):
             continue
         for cluster in jvmless.values(warehouse, table, "cluster", 2**63) or ():
             text = f"SELECT cluster, _bronze_id FROM rows WHERE ({condition})"
@@ -173,6 +181,8 @@ def _look_at_all(
     warehouse: Warehouse, ids: set[Row], records: set[tuple[Any, ...]], selector: Selector, found: Selected
 ) -> None:
     """Add all copies of the records, and what the records that stay tell as well."""
+    import pyarrow as arrow
+
     own_headers: set[Header] = set()
     own_values: dict[bytes, None] = {}
     others: list[ArrowTable] = []
@@ -187,7 +197,7 @@ def _look_at_all(
             content = rows.slice(at, 1).select(["key", "value", "headers"]).to_pylist()[0]
             own_headers |= {(header["key"], header["value"]) for header in content["headers"] or () if header}
             own_values |= dict.fromkeys(value for value in (content["key"], content["value"]) if value)
-        others.append(rows.select(["key", "value", "headers"]).take(rest))
+        others.append(rows.select(["key", "value", "headers"]).take(arrow.array(rest, arrow.int64())))
     for rows in others if found.letters else ():
         for key, value, headers in zip(*(rows.column(name).to_pylist() for name in rows.column_names), strict=True):
             if key is not None and (prefix := prefix_of(key)):
@@ -200,3 +210,51 @@ def _look_at_all(
     if selector.finds_words:
         values = [value for value in own_values if is_searched(value) and ERASED not in value]
         found.values.extend(values if len(values) <= MOST_WORDS else [])
+
+
+def _look_at_acknowledgements(warehouse: Warehouse, selector: Selector, found: Selected) -> None:
+    """Add the acknowledgements of the records, and the headers that others have, too.
+
+    One without an offset, as of a failure, cannot be told to be of a record.
+    """
+    import pyarrow as arrow
+
+    messages = _messages_of(warehouse, selector, found)
+    own_headers: set[Header] = set()
+    others: list[ArrowTable] = []
+    for table in ACKNOWLEDGED if messages else ():
+        for _, rows in rewriting.rows_of(warehouse, table, _OF_MESSAGES) if _has_rows(warehouse, table) else ():
+            is_own = []
+            for row in rows.select(_OF_MESSAGES[:5]).to_pylist():
+                place = (row["topic"], row["partition"], row["offset"])
+                is_own.append(not messages.isdisjoint({(row["cluster"], *place), (None, *place)}))
+                if is_own[-1]:
+                    found.acknowledgements.add((row["cluster"], row["_bronze_id"]))
+            own_headers |= _headers_of(rows.filter(arrow.array(is_own, arrow.bool_())))
+            others.append(rows.filter(arrow.array([not is_one for is_one in is_own], arrow.bool_())))
+    for rows in others if own_headers else ():
+        found.shared.headers |= own_headers & _headers_of(rows)
+    if own_headers and _has_rows(warehouse, DEAD_LETTERS):
+        for _, rows in rewriting.rows_of(warehouse, DEAD_LETTERS, ("cluster", "_bronze_id", "headers")):
+            ids = zip(rows.column("cluster").to_pylist(), rows.column("_bronze_id").to_pylist(), strict=True)
+            is_other = arrow.array([row not in found.rows for row in ids], arrow.bool_())
+            found.shared.headers |= own_headers & _headers_of(rows.filter(is_other))
+
+
+def _messages_of(warehouse: Warehouse, selector: Selector, found: Selected) -> set[tuple[Any, ...]]:
+    """Return the records themselves, and those that dead letters stand for: cluster (None: any) and place."""
+    messages: set[tuple[Any, ...]] = {(letter["cluster"], *letter["place"]) for letter in found.letters}
+    if selector.kind == "message" and (match := _MESSAGE.fullmatch(selector.value.decode("utf-8", "replace"))):
+        messages.add((None, match["topic"], int(match["partition"]), int(match["offset"])))
+    names = ("cluster", "_bronze_id", "original_topic", "original_partition", "original_offset")
+    for table in OF_RECORDS if found.letters else ():
+        for _, rows in rewriting.rows_of(warehouse, table, names) if _has_rows(warehouse, table) else ():
+            for cluster, bronze_id, *place in zip(*(rows.column(name).to_pylist() for name in names), strict=True):
+                if (cluster, bronze_id) in found.rows and None not in place:
+                    messages.add((cluster, *place))
+    return messages
+
+
+def _headers_of(rows: ArrowTable) -> set[Header]:
+    lists = rows.column("headers").to_pylist()
+    return {(header["key"], header["value"]) for headers in lists for header in headers or () if header}

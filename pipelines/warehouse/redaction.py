@@ -6,6 +6,8 @@ all rows, the values to forget, wherever they stand: also as hashes, of which Af
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +38,13 @@ NAMES = {
     **dict.fromkeys(("topic", "dlq_topic", "original_topic"), "topic"),
     **dict.fromkeys(("consumer_group", "group_id"), "group"),
 }
+ACKNOWLEDGEMENTS = ".acknowledgements"  # the end of the names of their tables
+ACKNOWLEDGEMENT = "acknowledgement"  # what their lines are marked as
+FIELDS = {
+    *("topic", "partition", "offset", "baseOffset", "relativeOffset", "timestamp", "serializedKeySize"),
+    *("serializedValueSize", "exception", "errorCode", "acknowledged_at", "client_id"),
+}
+"""What stays of such a line, beside its headers: all that `silver.acknowledgements` reads."""
 INPUT = "input"  # the column of a held row that has its row of bronze
 MESSAGES = ("error_message", "exception_stacktrace")
 SEED = 42  # of Spark's hashes
@@ -65,13 +74,15 @@ class Redaction:
     """What is to be forgotten: the records, the values, and what tells how to replace them.
 
     ``places`` has the topic ids of the dead letters at a place; a topic that is created again has other records there.
-    ``hashes`` maps hashes of what was replaced to those of what stands there instead; it grows with each table.
+    ``acknowledgements`` are rows of bronze about the records. ``hashes`` maps hashes of what was replaced to those of
+    what stands there instead; it grows with each table.
     ``fingerprints`` maps the names of errors whose pattern held a value to their new names.
     """
 
     secret: bytes = field(repr=False)
     words: Words
     rows: frozenset[Row] = frozenset()
+    acknowledgements: frozenset[Row] = frozenset()
     places: Mapping[Place, Collection[str | None]] = field(default_factory=dict)
     shared: Shared = field(default_factory=Shared)
     profiles: Sequence[Profile] = ()
@@ -102,9 +113,10 @@ class Redaction:
     def chosen(self, table: str, rows: ArrowTable) -> list[bool]:
         """Return which rows of a table are of the records to forget."""
         names = {*rows.column_names}
-        if self.rows and "_bronze_id" in names and table.endswith(".dlq_records"):
+        of_records = self.acknowledgements if table.endswith(ACKNOWLEDGEMENTS) else self.rows
+        if of_records and "_bronze_id" in names and table.endswith((".dlq_records", ACKNOWLEDGEMENTS)):
             of_bronze = (rows.column(name).to_pylist() for name in ("cluster", "_bronze_id"))
-            return [row_id in self.rows for row_id in zip(*of_bronze, strict=True)]
+            return [row_id in of_records for row_id in zip(*of_bronze, strict=True)]
         if not (self.places and names >= {"dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset"}):
             return [False] * rows.num_rows
         by = ("cluster", "dlq_topic", "dlq_partition", "dlq_offset")
@@ -139,16 +151,17 @@ class Redaction:
             cells = self._contents(mark, cells, chosen)
         return self._searched(cells)
 
-    def _contents(self, mark: Content, cells: Array, chosen: list[bool]) -> Array:
+    def _contents(self, mark: str, cells: Array, chosen: list[bool]) -> Array:
         """Return a column of content without that of the chosen rows."""
         import pyarrow as arrow
 
-        take: dict[Content, Callable[[Any], Any]] = {
+        take: dict[str, Callable[[Any], Any]] = {
             "key": self.key,
             "payload": payload,
             "headers": self._headers,
             "trace": lambda text: self.words.replaced_text(without_messages(text)),
             "line": lambda line: ERASED,
+            ACKNOWLEDGEMENT: self._acknowledgement,
         }
         values = cells.to_pylist()
         made = [
@@ -156,6 +169,26 @@ class Redaction:
             for value, is_chosen in zip(values, chosen, strict=True)
         ]
         return cells if made == values else arrow.array(made, cells.type)
+
+    def _acknowledgement(self, line: bytes) -> bytes:
+        """Return what stands for the line of an acknowledgement, which can be read again.
+
+        Fields that Afterlog does not know go, and of headers and errors what goes from those of a record.
+        """
+        try:
+            fields = json.loads(line)
+            headers = [(header["key"], header["value"]) for header in fields.get("headers") or ()]
+            decoded = [(name, None if text is None else base64.b64decode(text)) for name, text in headers]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return ERASED
+        kept = {name: value for name, value in fields.items() if name in FIELDS}
+        if isinstance(kept.get("exception"), str):
+            kept["exception"] = self.words.replaced_text(without_values(kept["exception"], None))
+        made = [(name, self.header(name, value)) for name, value in decoded]
+        kept["headers"] = [
+            {"key": name, "value": None if value is None else base64.b64encode(value).decode()} for name, value in made
+        ]
+        return json.dumps(kept, separators=(",", ":")).encode()
 
     def key(self, key: bytes) -> bytes:
         """Return what stands for the key of a record that is forgotten; equal keys stay equal."""
@@ -295,6 +328,8 @@ def contents_of(table: str) -> dict[str, Any]:
     if layer == "held":
         (source,) = next(stage.inputs for stage in CATALOG if stage.table == f"silver.{name}")
         marks[INPUT] = contents_of(source)  # type: ignore[assignment]
+    if table.endswith(ACKNOWLEDGEMENTS):
+        return {column: ACKNOWLEDGEMENT if mark == "line" else mark for column, mark in marks.items()}
     return marks
 
 

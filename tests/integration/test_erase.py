@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -29,12 +30,13 @@ from pipelines.replay.choice import Choice
 from pipelines.replay.judge import Options
 from pipelines.run.summaries import rebuild
 from pipelines.settings import Settings, load
+from pipelines.silver.acknowledgements import RECORD
 from pipelines.site import report
 from pipelines.stage import Summarise
 from pipelines.stores import lock
 from pipelines.warehouse import backups, jvmless
 from pipelines.warehouse.actions import NOTE, act
-from pipelines.warehouse.redaction import hash_of
+from pipelines.warehouse.redaction import FIELDS, hash_of
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import s3, segments
 from tests.testing.builders import BROKEN, kip_1191, kip_1317, land, line, needed_by, run, tables, warehouse_of
@@ -343,6 +345,48 @@ def test_other_ways_to_name_records(settings: Settings, selector: Selector, reco
     assert counts(settings) == before
     erased = [row for row in scanned(settings, "bronze.dlq_records") if row["value"] == b"erased"]
     assert len(erased) == records
+
+
+@pytest.mark.parametrize("named", ["orders:0:70", "dlq.orders:0:70"], ids=["only acknowledged", "by its dead letter"])
+def test_what_producers_were_told_of_a_record_goes_with_it(spark: SparkSession, settings: Settings, named: str) -> None:
+    def told(offset: int, street: str, **more: str) -> str:
+        pairs = {"street": street, "kind": "order"}
+        headers = [{"key": name, "value": base64.b64encode(text.encode()).decode()} for name, text in pairs.items()]
+        return acknowledgement(
+            offset=offset, seconds=offset, headers=[*headers, {"key": "none", "value": None}], **more
+        )
+
+    lines = [told(70, "Quarry Lane 70", note="of Quarry Lane 70"), told(71, "Mill Road 71")]
+    land(settings, {"more.jsonl": lines}, feed="acknowledgements")
+    if named.startswith("dlq"):
+        land(settings, {"more.jsonl": [line(70, value=b"v-70")]})
+    run(spark, settings, feed=None)
+    before = counts(settings)
+    assert hash_of(b"Quarry Lane 70") in {*numbers(scanned(settings, "silver.message_attributes"))}
+
+    done = erase(settings, selector_of(None, None, None, named))
+
+    assert done.is_done, done.left
+    assert (done.records, done.acknowledgements) == (int(named.startswith("dlq")), 1)
+    assert with_marker(places(settings), "Quarry Lane 70") == []
+    assert hash_of(b"Quarry Lane 70") not in {*numbers(tables(settings))}
+    (row,) = [row for row in scanned(settings, "silver.acknowledgements") if row["offset"] == 70]
+    assert [(header["key"], header["value"]) for header in row["headers"]][1:] == [("kind", b"order"), ("none", None)]
+    assert with_marker(places(settings), "Mill Road 71") != []
+    assert counts(settings) == before
+
+    Path(settings.warehouse, "_progress", "silver.acknowledgements.json").unlink()
+    run(spark, settings, feed=None)
+    assert counts(settings) == before
+    land(settings, {"again.jsonl": lines[:1]}, feed="acknowledgements")
+    run(spark, settings, feed=None)
+    assert with_marker(places(settings), "Quarry Lane 70") == []
+    assert counts(settings)["silver.acknowledgements"] == before["silver.acknowledgements"]
+
+
+def test_the_line_of_an_acknowledgement_keeps_what_is_read_of_it() -> None:
+    names = set(re.findall(r"(\w+):", RECORD.replace("struct<key: string, value: binary>", "binary")))
+    assert {"headers", *FIELDS} == names
 
 
 def test_plans_and_answers_say_that_a_record_was_erased(settings: Settings) -> None:
