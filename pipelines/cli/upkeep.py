@@ -33,7 +33,7 @@ def maintain(
     warehouse: WarehouseOption = None,
     verbose: VerboseOption = False,
 ) -> None:
-    """Remove rows that are older than [retention] says, files of old versions, leftovers of crashes.
+    """Remove rows that are older than the settings let them be, files of old versions, leftovers of crashes.
 
     What is still to be read stays.
     """

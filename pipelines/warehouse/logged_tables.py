@@ -95,8 +95,8 @@ class LoggedTables:
     def absent(self, table: str) -> UsageError:
         """Return the error for a table that does not exist; its message says what to do."""
         return UsageError(
-            f"There is no table {table} in {self.root} yet: land files in {self.settings.landing} "
-            f"and run `afterlog run`, or name another warehouse with --warehouse."
+            f"There is no table {table} in {self.root} yet: `afterlog run` creates it. "
+            f"Or name another warehouse with --warehouse."
         )
 
     def commit(self, table: str, version: int) -> list[dict[str, Any]]:

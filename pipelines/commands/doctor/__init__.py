@@ -45,7 +45,13 @@ def diagnose(
         for own, found in zip(warehouses, of_each, strict=True):
             head = "" if own.settings.sole_cluster == settings.sole_cluster else f"{own.cluster}: "
             checks += [replace(check, name=f"{head}{check.name}") for check in found if not check.of_pattern]
-    return checks
+    return _once(checks)
+
+
+def _once(checks: Sequence[Check]) -> list[Check]:
+    """Return findings without the others that only say again why the warehouse cannot be reached."""
+    unreached = {check.finding for check in checks if check.name == "warehouse"}
+    return [check for check in checks if check.name == "warehouse" or check.finding not in unreached]
 
 
 def _of_places(as_given: Warehouse, on_disk: Warehouse) -> list[Examination]:
@@ -55,6 +61,7 @@ def _of_places(as_given: Warehouse, on_disk: Warehouse) -> list[Examination]:
         ("Python packages", machine.check_packages, (on_disk,)),
         ("JVM jars", machine.check_jars, (on_disk,)),
         ("settings", of_settings.check_settings, (as_given,)),
+        ("warehouse", warehouse.check_store, (on_disk,)),
         ("disk", machine.check_disk, (on_disk,)),
         ("landing", landing.check_strays, (on_disk,)),
         ("landing", landing.check_feeds, on_disk.of_clusters()),

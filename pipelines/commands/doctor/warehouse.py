@@ -37,6 +37,13 @@ MOST_HELD = 10
 _CONNECTORS = {"abfs": "hadoop-azure", "gs": "gcs-connector"}
 
 
+def check_store(warehouse: Warehouse) -> Iterator[Check]:
+    """Find nothing; raise why an object store cannot be reached, as all that asks it does."""
+    if places.scheme_of(warehouse.root) and warehouse.opens_tables:
+        warehouse.store.is_empty()
+    yield from ()
+
+
 def check_lock(warehouse: Warehouse) -> Iterator[Check]:
     """Say who holds the writer's lock."""
     if places.directory_of(warehouse.root) or warehouse.opens_tables:

@@ -7,11 +7,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
+from rich.text import Text
 
-from pipelines.cli import COMMANDS, answers, installed, main, register, report, runs, upkeep
+from pipelines.cli import COMMANDS, answers, app, installed, main, register, report, runs, upkeep
 from pipelines.jvm import jvm_log
 from pipelines.settings import ROOT, Settings
 
@@ -34,6 +38,17 @@ def test_every_command_of_a_family_is_in_the_command_line() -> None:
     found = [command for family in families for _, command in inspect.getmembers(family, inspect.isfunction)]
     own = {command for command in found if command.__module__ in {family.__name__ for family in families}}
     assert {command for command in own if not command.__name__.startswith("_")} == {*COMMANDS}
+
+
+def test_helps_show_all_of_their_words() -> None:
+    def texts(command: Any) -> Iterator[str]:
+        yield from filter(None, (command.help, *(getattr(option, "help", None) for option in command.params)))
+        for name in getattr(command, "commands", {}):
+            yield from texts(command.commands[name])
+
+    shown = {text: Text.from_markup(text).plain for text in texts(typer.main.get_command(app))}
+    assert len(shown) > 100
+    assert [text for text, plain in shown.items() if plain != text] == []  # rich takes [retention] for a style
 
 
 def test_what_is_generated_is_told_as_json(

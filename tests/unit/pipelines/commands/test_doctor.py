@@ -332,6 +332,14 @@ def test_missing_jars_of_s3_name_their_command(monkeypatch: pytest.MonkeyPatch, 
     assert exit_code(checks) == 3
 
 
+def test_why_a_store_cannot_be_reached_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
+    checks = diagnose(load(warehouse="s3://b/w", cluster=[{"name": "eu"}, {"name": "us"}]))
+    assert [check.name for check in checks if "AWS_ALLOW_HTTP" in check.finding] == ["warehouse"]
+    assert exit_code(checks) == 3
+
+
 def test_holder_of_a_lease_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "fault_of", lambda conf: None if conf == jars.S3 else "no jars")
     holder = {"pid": 7, "host": "here", "command": "afterlog run", "since": "2026-11-29T10:00:00+00:00"}
