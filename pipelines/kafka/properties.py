@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pipelines.errors import UsageError
 from pipelines.settings import Kafka, located
 from pipelines.settings.files import text_of
@@ -33,17 +31,23 @@ def properties(kafka: Kafka) -> dict[str, str]:
     if kafka.security_protocol.startswith("SASL_"):
         if kafka.sasl_mechanism is not None:
             found["sasl.mechanism"] = kafka.sasl_mechanism
-        if "sasl.jaas.config" not in options:
-            found |= _sasl(kafka, options)
+        if (known := credentials(kafka)) is not None and kafka.sasl_mechanism is not None:
+            found["sasl.jaas.config"] = login(kafka.sasl_mechanism, *known)
     if kafka.security_protocol.endswith("SSL"):
         found |= _tls(kafka)
     return found | options
 
 
-def _sasl(kafka: Kafka, options: Mapping[str, str]) -> dict[str, str]:
+def credentials(kafka: Kafka) -> tuple[str, str] | None:
+    """Return the user and the password of the settings' login; None if there is none, or if ``options`` have their own.
+
+    Raises UsageError: a part of the login is missing, or the file with the password cannot be read.
+    """
+    if not kafka.security_protocol.startswith("SASL_") or "sasl.jaas.config" in kafka.options:
+        return None
     if kafka.sasl_mechanism is None:
-        if "sasl.mechanism" in options:
-            return {}
+        if "sasl.mechanism" in kafka.options:
+            return None
         raise UsageError(f"security_protocol is {kafka.security_protocol}: set sasl_mechanism under [kafka].")
     password = _password(kafka)
     if kafka.username is None or password is None:
@@ -51,7 +55,7 @@ def _sasl(kafka: Kafka, options: Mapping[str, str]) -> dict[str, str]:
             f"sasl_mechanism {kafka.sasl_mechanism} needs username and password: set them under [kafka], the password "
             "in AFTERLOG_KAFKA__PASSWORD or in a file that password_file names."
         )
-    return {"sasl.jaas.config": login(kafka.sasl_mechanism, kafka.username, password)}
+    return kafka.username, password
 
 
 def login(mechanism: str, username: str, password: str) -> str:

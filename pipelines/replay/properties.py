@@ -65,7 +65,10 @@ def properties(kafka: Kafka, *, of_consumer: bool = False) -> dict[str, Any]:
         "logger": _UNHEARD,
     }
     options |= _tls(kafka, wanted)
-    if (login := wanted.pop("sasl.jaas.config", None)) is not None:
+    login, known = wanted.pop("sasl.jaas.config", None), java.credentials(kafka)
+    if known is not None:
+        options |= dict(zip(("sasl.username", "sasl.password"), known, strict=True))
+    elif login is not None:
         options |= _login(login)
     algorithm = wanted.pop("ssl.endpoint.identification.algorithm", None)
     if algorithm is not None:
@@ -133,7 +136,7 @@ def _tls(kafka: Kafka, wanted: dict[str, str]) -> dict[str, Any]:
 
 
 def _login(text: str) -> dict[str, str]:
-    """Return the user and password of a JAAS login entry."""
+    """Return the user and password of a JAAS login entry that a user wrote."""
     module = _JAAS.fullmatch(text)
     values = dict(_JAAS_VALUE.findall(module[1])) if module else {}
     if not module or set(values) != {"username", "password"} or _JAAS_VALUE.sub("", module[1]).strip():
