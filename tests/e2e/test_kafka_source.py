@@ -93,15 +93,15 @@ def test_a_run_goes_on_where_the_last_one_ended_and_with_nothing_new_commits_not
 
     before = {table: Warehouse(settings).last_version(table) for table in (BRONZE, SILVER, "quality.stage_runs")}
     assert idleness.idle(Warehouse(settings), chosen)
-    assert {one.status for one in run(spark, settings, BRONZE, SILVER).values()} == {"idle"}
+    assert {ran.status for ran in run(spark, settings, BRONZE, SILVER).values()} == {"idle"}
     assert before == {table: Warehouse(settings).last_version(table) for table in before}
-    assert [one.unread_offsets for one in freshness.freshness(Warehouse(settings)) if one.table == BRONZE] == [0]
+    assert [entry.unread_offsets for entry in freshness.freshness(Warehouse(settings)) if entry.table == BRONZE] == [0]
 
     kafka.produce("dlq.on", values(3, begin=20))
     kafka.create_topic("dlq.on-new")
     kafka.produce("dlq.on-new", values(2, begin=23))
     assert not idleness.idle(Warehouse(settings), chosen)
-    assert [one.unread_offsets for one in freshness.freshness(Warehouse(settings)) if one.table == BRONZE] == [5]
+    assert [entry.unread_offsets for entry in freshness.freshness(Warehouse(settings)) if entry.table == BRONZE] == [5]
     assert run(spark, settings, BRONZE)[BRONZE].read == 5
     assert texts(settings) == numbers(0, 25)
     assert gaps(settings) == []
@@ -265,11 +265,11 @@ def test_a_time_that_spark_cannot_hold_keeps_no_record_back(
 
     assert (done.read, done.accepted, done.duplicates) == (18, 18, 0)
     consumed = [*kafka.read("dlq.far-a", expected=15, committed=True), *kafka.read("dlq.far-b", expected=3)]
-    expected = [replace(one, timestamp=-1) if one.timestamp >= nanoseconds else one for one in consumed]
+    expected = [replace(message, timestamp=-1) if message.timestamp >= nanoseconds else message for message in consumed]
     assert sorted(map(live.consumed, landed(settings)), key=repr) == sorted(expected, key=repr)
     for row in landed(settings):
-        (told,) = [one for one in consumed if (one.topic, one.partition, one.offset) == place(row)]
-        identity = (kafka.topic_id(row["topic"]), row["partition"], row["offset"], told.timestamp)
+        (sent,) = [message for message in consumed if (message.topic, message.partition, message.offset) == place(row)]
+        identity = (kafka.topic_id(row["topic"]), row["partition"], row["offset"], sent.timestamp)
         assert row["_bronze_id"] == sha256("\n".join(map(str, ("default", *identity))).encode()).hexdigest()
     assert (run(spark, settings, BRONZE)[BRONZE].status, gaps(settings)) == ("idle", [])
 
@@ -478,7 +478,7 @@ def test_acknowledgements_of_a_topic_are_the_rows_of_a_file(
     run(spark, from_file, "bronze.acknowledgements", feed=None)
 
     kafka.create_topic("acknowledgements", 2)
-    kafka.produce("acknowledgements", [Message(one.encode()) for one in lines])
+    kafka.produce("acknowledgements", [Message(line.encode()) for line in lines])
     kafka.produce("acknowledgements", [Message(None)])
     from_topic = of_one_topic(broker, empty_warehouse, tmp_path / "topic", "acknowledgements", "acknowledgements")
     done = run(spark, from_topic, "bronze.acknowledgements", feed=None)["bronze.acknowledgements"]
@@ -501,7 +501,7 @@ def test_lines_of_the_request_log_from_a_topic_are_the_rows_of_a_file(
     run(spark, from_file, "bronze.streams_requests", feed=None)
 
     kafka.create_topic("request-log")
-    kafka.produce("request-log", [Message(one.encode()) for one in lines])
+    kafka.produce("request-log", [Message(line.encode()) for line in lines])
     from_topic = of_one_topic(broker, empty_warehouse, tmp_path / "topic", "streams_requests", "request-log")
     done = run(spark, from_topic, "bronze.streams_requests", feed=None)["bronze.streams_requests"]
 
@@ -524,11 +524,11 @@ def test_a_cluster_that_is_away_holds_up_no_files(spark: SparkSession, empty_war
     with pytest.raises(EnvironmentLacking):
         run(spark, settings, BRONZE, SILVER)
     assert len(landed(settings, SILVER)) == 2
-    told = {(row["status"], row["read"]) for row in landed(settings, "quality.stage_runs") if row["table"] == BRONZE}
-    assert told == {("passed", 2), ("failed", 0)}
+    runs = {(row["status"], row["read"]) for row in landed(settings, "quality.stage_runs") if row["table"] == BRONZE}
+    assert runs == {("passed", 2), ("failed", 0)}
     with pytest.raises(EnvironmentLacking):
         idleness.idle(Warehouse(settings), needed_by(SILVER))
-    (bronze,) = [one for one in freshness.freshness(Warehouse(settings)) if one.table == BRONZE]
+    (bronze,) = [entry for entry in freshness.freshness(Warehouse(settings)) if entry.table == BRONZE]
     assert bronze.unread_offsets is None
     assert bronze.message
     (check,) = [check for check in doctor.diagnose(settings) if check.name == "topics of dlq"]

@@ -54,7 +54,7 @@ def test_a_topic_that_breaks_its_contract_is_held_while_others_flow_to_gold(
 ) -> None:
     land(settings, {"a.jsonl": [*good("dlq.a", *range(40)), *bad("dlq.b", *range(20)), *good("dlq.b", 20)]})
     done = run(spark, settings, tables=CHAIN)
-    assert [counts(one) for one in done[SILVER]] == [("broken", 61, 40, 0, 0, 21)]
+    assert [counts(ran) for ran in done[SILVER]] == [("broken", 61, 40, 0, 0, 21)]
     assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [40]
     assert places(spark, settings, HELD) == [("dlq.b", offset) for offset in range(21)]
     assert failing(done[SILVER][0])["dlq.b", "original_topic.not_null"] == (20, 21)
@@ -62,18 +62,18 @@ def test_a_topic_that_breaks_its_contract_is_held_while_others_flow_to_gold(
     before = tables(settings)
     assert idleness.idle(Warehouse(settings), [stage for stage in stages("dlq") if stage.table in CHAIN])
     again = run(spark, settings)
-    assert [one.status for one in again[SILVER]] == ["held"]
+    assert [ran.status for ran in again[SILVER]] == ["held"]
     assert tables(settings) == before
 
     land(settings, {"b.jsonl": [*good("dlq.a", 40), *good("dlq.b", 21), *bad("dlq.c", 1)]})
     done = run(spark, settings)
-    assert [counts(one) for one in done[SILVER]] == [("broken", 24, 1, 1, 0, 22)]
+    assert [counts(ran) for ran in done[SILVER]] == [("broken", 24, 1, 1, 0, 22)]
     assert places(spark, settings, HELD) == [("dlq.b", offset) for offset in range(22)]
     land(settings, {"c.jsonl": good("dlq.a", 41)})
-    assert [counts(one)[:3] for one in run(spark, settings)[SILVER]] == [("passed", 1, 1), ("held", 0, 0)]
+    assert [counts(ran)[:3] for ran in run(spark, settings)[SILVER]] == [("passed", 1, 1), ("held", 0, 0)]
 
     done = run(spark, settings, f"{SILVER}:dlq.b")
-    assert [counts(one) for one in done[SILVER]] == [("passed", 22, 2, 20, 0, 0)]
+    assert [counts(ran) for ran in done[SILVER]] == [("passed", 22, 2, 20, 0, 0)]
     assert done[SILVER][0].message == "accepted once: dlq.b"
     assert places(spark, settings, HELD) == []
     known = progress.load(Warehouse(settings), SILVER)
@@ -99,11 +99,11 @@ def test_rows_that_an_earlier_progress_does_not_know_to_be_held_are_judged_again
 
     land(settings, {"c.jsonl": good("dlq.b", *range(100, 400))})
     done = run(spark, settings)
-    assert [counts(one) for one in done[SILVER]] == [("passed", 312, 300, 12, 0, 0)]
+    assert [counts(ran) for ran in done[SILVER]] == [("passed", 312, 300, 12, 0, 0)]
     assert places(spark, settings, HELD) == []
 
     land(settings, {"d.jsonl": bad("dlq.b", *range(500, 550))})
-    assert [counts(one) for one in run(spark, settings)[SILVER]] == [("broken", 50, 0, 0, 0, 50)]
+    assert [counts(ran) for ran in run(spark, settings)[SILVER]] == [("broken", 50, 0, 0, 0, 50)]
 
 
 @pytest.mark.thorough
@@ -114,12 +114,12 @@ def test_an_expectation_that_answers_no_about_scopes_holds_those_with_failing_ro
     with monkeypatch.context() as patched:
         no = {"success": False, "result": {}}
         patched.setattr(suite.ExpectColumnPairValuesAToBeGreaterThanB, "_validate", lambda *_, **named: no)
-        assert [one.status for one in run(spark, settings)[SILVER]] == ["broken"]
+        assert [ran.status for ran in run(spark, settings)[SILVER]] == ["broken"]
     assert places(spark, settings, SILVER) == [("dlq.b", 1)]
     assert places(spark, settings, HELD) == [("dlq.a", 1), ("dlq.a", 2), ("dlq.a", 3)]
     state = Path(settings.warehouse) / "_progress" / f"{SILVER}.json"
     state.unlink()  # judge all rows again
-    assert [one.status for one in run(spark, settings)[SILVER]] == ["passed"]
+    assert [ran.status for ran in run(spark, settings)[SILVER]] == ["passed"]
     assert (len(places(spark, settings, SILVER)), places(spark, settings, HELD)) == (3, [])
 
 
@@ -134,7 +134,11 @@ def test_a_share_is_of_the_rows_that_a_rule_speaks_about(spark: SparkSession, se
     assert counts(done) == ("broken", 1000, 951, 0, 0, 49)
     assert failing(done)["dlq.pay", "header_profile.required"] == (49, 49)
     assert done.verdict is not None
-    found = {one.code: (one.failing, one.candidates) for one in done.verdict.outcomes if one.scope is None}
+    found = {
+        outcome.code: (outcome.failing, outcome.candidates)
+        for outcome in done.verdict.outcomes
+        if outcome.scope is None
+    }
     assert found["header_profile.required"] == (49, 49)
     assert found["row.no_violations"] == (49, 1000)
 
@@ -170,10 +174,10 @@ def test_lines_without_a_topic_are_of_the_scope_of_their_file(spark: SparkSessio
     assert known.held.keys() == {"file:many.jsonl"}
 
     land(settings, {"many.jsonl": [*unreadable, "[", *good("dlq.b", *range(380))]})
-    (done,) = [one for one in run(spark, settings)[SILVER] if one.read]
+    (done,) = [ran for ran in run(spark, settings)[SILVER] if ran.read]
     assert counts(done) == ("broken", 401, 380, 0, 0, 21)  # 21 of 401 lines
     land(settings, {"many.jsonl": [*unreadable, "[", *good("dlq.b", *range(440)), "]"]})
-    (done,) = [one for one in run(spark, settings)[SILVER] if one.read]
+    (done,) = [ran for ran in run(spark, settings)[SILVER] if ran.read]
     assert counts(done) == ("passed", 82, 60, 22, 0, 0)  # 22 of 462 lines
 
 
@@ -181,13 +185,13 @@ def test_lines_without_a_topic_are_of_the_scope_of_their_file(spark: SparkSessio
 def test_small_batches_add_up_until_they_are_accepted(spark: SparkSession, settings: Settings) -> None:
     def cycle(number: int, *lines: str, accept: tuple[str, ...] = ()) -> tuple[Any, ...]:
         land(settings, {f"{number}.jsonl": [*lines, *good("dlq.fine", *range(1000 * number, 1000 * number + 600))]})
-        done = counts([one for one in run(spark, settings, *accept)[SILVER] if one.read][-1])
+        done = counts([ran for ran in run(spark, settings, *accept)[SILVER] if ran.read][-1])
         return done[0], held_of()
 
     def held_of() -> set[str]:
         return {topic for topic, _ in places(spark, settings, HELD)}
 
-    few = [one for topic in ("dlq.a", "dlq.b", "dlq.c") for one in bad(topic, *range(9))]
+    few = [line for topic in ("dlq.a", "dlq.b", "dlq.c") for line in bad(topic, *range(9))]
     assert cycle(1, *few) == ("passed", set())
     more = [*good("dlq.b", *range(100, 400)), *good("dlq.c", *range(100, 1095))]  # 300 and 995: nothing fails here
     assert cycle(2, *bad("dlq.a", *range(10, 19)), *more) == ("broken", {"dlq.a"})  # 18 of 18
@@ -200,7 +204,7 @@ def test_small_batches_add_up_until_they_are_accepted(spark: SparkSession, setti
 def test_with_no_tolerance_one_failing_row_breaks_the_gate(spark: SparkSession, settings: Settings) -> None:
     strict = settings.model_copy(update={"gates": {SILVER: Gate(tolerance=0.0)}})
     land(settings, {"a.jsonl": [*good("dlq.a", *range(99)), *bad("dlq.a", 99), *good("dlq.b", 1)]})
-    assert [counts(one) for one in run(spark, strict)[SILVER]] == [("broken", 101, 1, 0, 0, 100)]
+    assert [counts(ran) for ran in run(spark, strict)[SILVER]] == [("broken", 101, 1, 0, 0, 100)]
 
 
 @pytest.mark.thorough
@@ -208,10 +212,10 @@ def test_a_batch_may_break_a_rule_that_no_scope_does(spark: SparkSession, settin
     lines = [line for topic in "abcdefghijkl" for line in bad(f"dlq.{topic}", 1)]
     land(settings, {"a.jsonl": [*lines, *good("dlq.fine", *range(20))]})
     done = run(spark, settings)[SILVER]
-    assert [counts(one) for one in done] == [("broken", 32, 20, 0, 0, 12)]
+    assert [counts(ran) for ran in done] == [("broken", 32, 20, 0, 0, 12)]
     assert "12 rows of 12 scopes are held" in (done[0].message or "")
     done = run(spark, settings, SILVER)[SILVER]
-    assert [counts(one) for one in done] == [("passed", 12, 0, 12, 0, 0)]
+    assert [counts(ran) for ran in done] == [("passed", 12, 0, 12, 0, 0)]
 
 
 @pytest.mark.thorough
@@ -239,17 +243,17 @@ def test_a_table_without_scopes_is_held_as_a_whole(spark: SparkSession, settings
     done = run(spark, settings, tables=[stage.table for stage in stages("topology")])
     assert (done[PUSHES][0].status, done[PUSHES][0].held, done[PUSHES][0].accepted) == ("broken", 12, 0)
     assert "which keeps no row out of the table" in (done[PUSHES][0].message or "")
-    assert {one.status for table, runs in done.items() for one in runs if table != PUSHES} <= {"passed", "idle"}
+    assert {ran.status for table, runs in done.items() for ran in runs if table != PUSHES} <= {"passed", "idle"}
     reported = Warehouse(settings).last_version("quality.stage_runs")
     assert idleness.idle(Warehouse(settings), stages("topology"))
-    assert [one.status for one in run(spark, settings, tables=OF_PUSHES)[PUSHES]] == ["held"]
+    assert [ran.status for ran in run(spark, settings, tables=OF_PUSHES)[PUSHES]] == ["held"]
     assert Warehouse(settings).last_version("quality.stage_runs") == reported
 
     land(settings, {"b.log": [push(100)]}, "streams-requests")
     done = run(spark, settings, tables=OF_PUSHES)
-    assert [(one.status, one.held) for one in done[PUSHES]] == [("broken", 13)]
+    assert [(ran.status, ran.held) for ran in done[PUSHES]] == [("broken", 13)]
     done = run(spark, settings, PUSHES, tables=OF_PUSHES)
-    assert [(one.status, one.accepted, one.held) for one in done[PUSHES]] == [("passed", 13, 0)]
+    assert [(ran.status, ran.accepted, ran.held) for ran in done[PUSHES]] == [("passed", 13, 0)]
 
 
 def test_a_batch_that_grew_and_was_not_judged_does_not_rest(
@@ -267,7 +271,7 @@ def test_a_batch_that_grew_and_was_not_judged_does_not_rest(
             run(spark, settings, tables=OF_PUSHES)
     assert not idleness.idle(Warehouse(settings), stages("topology"))
     done = run(spark, settings, tables=OF_PUSHES)
-    assert [(one.status, one.accepted, one.held) for one in done[PUSHES]] == [("passed", 312, 0)]
+    assert [(ran.status, ran.accepted, ran.held) for ran in done[PUSHES]] == [("passed", 312, 0)]
 
 
 @pytest.mark.thorough
@@ -312,14 +316,14 @@ def test_a_batch_is_judged_anew_where_settings_changed_between_a_kill_and_the_re
     land(settings, {"a.jsonl": lines, "b.jsonl": bad("dlq.b", *range(12))})
     taught = killed_under_an_own_profile(spark, settings, monkeypatch)
     done = run(spark, settings)
-    assert [counts(one) for one in done[SILVER]] == [("broken", 132, 100, 0, 0, 32)]
+    assert [counts(ran) for ran in done[SILVER]] == [("broken", 132, 100, 0, 0, 32)]
     assert failing(done[SILVER][0])["dlq.b", "original_topic.not_null"] == (12, 12)
     known = progress.load(Warehouse(settings), SILVER)
     assert known is not None
-    waiting = {name: (one.rows, one.others) for name, one in known.held.items()}
+    waiting = {name: (waiting.rows, waiting.others) for name, waiting in known.held.items()}
     assert waiting == {"dlq.b": (12, 0), "file:a.jsonl": (20, 100)}  # the other lines of a file count once
     done = run(spark, taught)
-    assert [counts(one) for one in done[SILVER]] == [("broken", 32, 12, 0, 0, 20)]
+    assert [counts(ran) for ran in done[SILVER]] == [("broken", 32, 12, 0, 0, 20)]
     assert len(places(spark, settings, SILVER)) == 112
     assert {row["scope"] for row in rows(spark, settings, HELD)} == {"file:a.jsonl"}
 
@@ -356,7 +360,7 @@ def test_readmit_works_beside_what_is_held(spark: SparkSession, settings: Settin
         assert readmit(Warehouse(settings, spark), stage_with_quarantine(SILVER)).readmitted == 5
     assert places(spark, settings, SILVER) == [("dlq.a", offset) for offset in range(5)]
     assert len(places(spark, settings, HELD)) == 20
-    assert [counts(one) for one in run(spark, settings)[SILVER]] == [("passed", 20, 20, 0, 0, 0)]
+    assert [counts(ran) for ran in run(spark, settings)[SILVER]] == [("passed", 20, 20, 0, 0, 0)]
 
 
 @pytest.fixture(scope="module")
@@ -365,11 +369,11 @@ def both_held(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pyte
     first = warehouse_of(empty_warehouse, tmp_path_factory.mktemp("both-held"))
     second = of_second(first)
     land(first, {"a.jsonl": bad("dlq.a", *range(9))})
-    assert [counts(one) for one in run(spark, first)[SILVER]] == [("passed", 9, 0, 9, 0, 0)]
+    assert [counts(ran) for ran in run(spark, first)[SILVER]] == [("passed", 9, 0, 9, 0, 0)]
     land(first, {"b.jsonl": bad("dlq.a", *range(9, 20))})
-    assert [counts(one) for one in run(spark, first)[SILVER]] == [("broken", 11, 0, 0, 0, 11)]
+    assert [counts(ran) for ran in run(spark, first)[SILVER]] == [("broken", 11, 0, 0, 0, 11)]
     land(second, {"a.jsonl": [*bad("dlq.a", *range(9)), *good("dlq.a", *range(9, 15))]})  # too many with the first's
-    assert [counts(one) for one in run(spark, second)[SILVER]] == [("passed", 15, 6, 9, 0, 0)]
+    assert [counts(ran) for ran in run(spark, second)[SILVER]] == [("passed", 15, 6, 9, 0, 0)]
     assert idleness.idle(Warehouse(second), stages("dlq")[:2])
     assert [held.of_table(Warehouse(where), stages("dlq")[1]) is None for where in (first, second)] == [False, True]
 
@@ -413,10 +417,10 @@ def test_rows_of_two_clusters_that_are_held_together_part(
     known["held"] = {"dlq.a": known["held"]["dlq.a"] | {"rows": 22, "under": "before"}}
     state.write_text(json.dumps(known))
 
-    assert [counts(one) for one in run(spark, settings)[SILVER]] == [("broken", 22, 0, 0, 0, 22)]
+    assert [counts(ran) for ran in run(spark, settings)[SILVER]] == [("broken", 22, 0, 0, 0, 22)]
     apart = Counter((row["scope"], row["cluster"]) for row in rows(spark, settings, HELD))
     assert apart == {("dlq.a", "default"): 11, ("cluster:second/dlq.a", "second"): 11}
-    assert [one.status for one in run(spark, settings)[SILVER]] == ["held"]
+    assert [ran.status for ran in run(spark, settings)[SILVER]] == ["held"]
     (done,) = run(spark, of_second(settings).model_copy(update={"tolerance": 1.0}))[SILVER]
     assert counts(done) == ("passed", 11, 0, 11, 0, 0)
     assert {row["cluster"] for row in rows(spark, settings, HELD)} == {"default"}
@@ -457,7 +461,7 @@ def test_held_rows_that_settings_read_otherwise_say_what_they_break_now(
 @pytest.mark.thorough
 def test_hostile_topics_are_scopes_that_can_be_named(spark: SparkSession, settings: Settings) -> None:
     hostile = ["file:a.jsonl", "*", "a\nb\x1b[31m", "x" * 5_000, "'; DROP TABLE x --", "a'b\\", "\u202e", "topic:a"]
-    lines = [one for topic in hostile for one in bad(topic, *range(11))]
+    lines = [line for topic in hostile for line in bad(topic, *range(11))]
     land(settings, {"a.jsonl": [*lines, *good("dlq.a", 1)]})
     (done,) = run(spark, settings)[SILVER]
     assert counts(done) == ("broken", 89, 1, 0, 0, 88)
@@ -484,7 +488,7 @@ def test_a_warehouse_by_uri_holds_and_accepts_the_same(spark: SparkSession, sett
     )
     for files, accept in steps:
         land(settings, files)
-        both = [[counts(one) for one in run(spark, where, *accept)[SILVER]] for where in (settings, remote)]
+        both = [[counts(ran) for ran in run(spark, where, *accept)[SILVER]] for where in (settings, remote)]
         assert both[0] == both[1]
     assert tables(settings.model_copy(update={"warehouse": str(tmp_path / "remote")})) == tables(settings)
 
@@ -540,7 +544,7 @@ def test_without_news_a_run_needs_no_session_and_ends_with_1(
     code, out, err = afterlog("run", "--only", SILVER, "--format", "json")
     assert code == 1
     held = [table for table in json.loads(out)["tables"] if table["table"] == SILVER]
-    assert [(one["status"], one["read"], one["held"]) for one in held] == [("held", 0, 0)]
+    assert [(scope["status"], scope["read"], scope["held"]) for scope in held] == [("held", 0, 0)]
     assert "20 rows of dlq.b are held since " in err
     code, _, _ = afterlog("run", "--feed", "collect")
     assert not code
@@ -554,7 +558,7 @@ def test_without_news_a_run_needs_no_session_and_ends_with_1(
     with pytest.raises(UsageError):
         afterlog("run", "--follow", "--accept", SILVER)
 
-    (late,) = [one for one in freshness.freshness(Warehouse(settings)) if one.table == SILVER]
+    (late,) = [entry for entry in freshness.freshness(Warehouse(settings)) if entry.table == SILVER]
     assert late.held_scopes == ("dlq.b",)
     assert late.blocked_since is not None
     found = [check for check in doctor.diagnose(settings) if check.name == SILVER]
@@ -562,7 +566,7 @@ def test_without_news_a_run_needs_no_session_and_ends_with_1(
     page = report.build(Warehouse(settings)).with_name("quality.html").read_text()
     assert f"{SILVER} holds rows since" in page
     assert '<dt>held</dt><dd class="warn">20</dd>' in page
-    told = query.rows_of(
+    scopes = query.rows_of(
         Warehouse(settings, spark), f"SELECT held_scopes FROM quality.freshness WHERE table = '{SILVER}'", {}
     )
-    assert [row["held_scopes"] for row in told.collect()] == [["dlq.b"]]
+    assert [row["held_scopes"] for row in scopes.collect()] == [["dlq.b"]]

@@ -57,7 +57,9 @@ class Model:
         for topic in {*new, *accepted} & self.held.keys():
             batch[topic] = tuple(map(sum, zip(self.held[topic], batch.get(topic, (0, 0)), strict=True)))  # type: ignore[assignment]
         broken = {topic for topic, (failing, read) in batch.items() if self.breaks(topic, failing, read)}
-        if not broken and self.too_many(sum(one[0] for one in batch.values()), sum(one[1] for one in batch.values())):
+        if not broken and self.too_many(
+            sum(record[0] for record in batch.values()), sum(record[1] for record in batch.values())
+        ):
             broken = {topic for topic, (failing, _) in batch.items() if failing}
         for topic, found in batch.items():
             self.held.pop(topic, None)
@@ -85,7 +87,7 @@ class Model:
 # The three steps of seed 23589 hold, accept and release topics, add rows to held ones, and are each killed elsewhere.
 MORE_SEEDS = ((2092, 4), *((seed, 7) for seed in range(1, 8)))
 
-SEEDS = [(23589, 3), *(pytest.param(*one, marks=pytest.mark.thorough) for one in MORE_SEEDS)]
+SEEDS = [(23589, 3), *(pytest.param(*seed, marks=pytest.mark.thorough) for seed in MORE_SEEDS)]
 
 
 @pytest.mark.parametrize(("seed", "steps"), SEEDS)

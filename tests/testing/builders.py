@@ -107,7 +107,7 @@ def land(settings: Settings, files: Mapping[str, Iterable[str]], feed: str = "dl
         target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = target.with_name(f".{target.name}")
-        scratch.write_text("".join(f"{one}\n" for one in lines), encoding="utf-8")
+        scratch.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         scratch.rename(target)
     return directory
 
@@ -123,7 +123,7 @@ def run(spark: SparkSession, settings: Settings, *only: str, feed: str | None = 
     chosen = [stage for stage in stages(feed) if not only or stage.table in only]
     assert {*only} <= {stage.table for stage in chosen}
     with lock.writer(settings, "test"):
-        return {one.table: one for one in runner.run(Warehouse(settings, spark), chosen)}
+        return {ran.table: ran for ran in runner.run(Warehouse(settings, spark), chosen)}
 
 
 def landed_lines(spark: SparkSession, settings: Settings, table: str, *lines: str) -> tuple[StageRun, dict[str, Any]]:
@@ -176,9 +176,9 @@ def rows(spark: SparkSession, settings: Settings, table: str) -> list[dict[str, 
 def unzoned(value: Any) -> Any:
     """Return a value in which times have no zone, as Spark gives them to Python."""
     if isinstance(value, dict):
-        return {name: unzoned(one) for name, one in value.items()}
+        return {name: unzoned(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [unzoned(one) for one in value]
+        return [unzoned(part) for part in value]
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 

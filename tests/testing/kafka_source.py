@@ -32,7 +32,7 @@ def values(count: int, begin: int = 0) -> list[Message]:
 
 
 def to(partition: int, messages: Iterable[Message]) -> list[Message]:
-    return [Message(one.value, one.key, one.headers, partition, one.timestamp) for one in messages]
+    return [Message(message.value, message.key, message.headers, partition, message.timestamp) for message in messages]
 
 
 def landed(settings: Settings, table: str = BRONZE) -> list[dict[str, Any]]:

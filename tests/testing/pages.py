@@ -61,7 +61,7 @@ def dead_letters(settings: Settings, *ages: timedelta) -> None:
 
 
 def light(settings: Settings, **more: Any) -> content.Light:
-    feeds = [replace(one, **more) if one.name == "dlq" else one for one in feeds_of(settings)]
+    feeds = [replace(feed, **more) if feed.name == "dlq" else feed for feed in feeds_of(settings)]
     return reading.gather(Warehouse(settings), feeds=feeds, now=NOW).light
 
 
@@ -70,9 +70,9 @@ def feeds_of(settings: Settings, now: datetime = NOW) -> list[Any]:
     from pipelines.site.quality import Feed
 
     warehouse = Warehouse(settings)
-    return [Feed(one, silence(warehouse, one)) for one in of_feeds(warehouse, now)]
+    return [Feed(feed, silence(warehouse, feed)) for feed in of_feeds(warehouse, now)]
 
 
 def with_masks(settings: Settings, *masks: dict[str, Any], payloads: bool = True) -> Settings:
-    more = {"report": Report(payloads=payloads), "privacy": tuple(Mask(**one) for one in masks)}
+    more = {"report": Report(payloads=payloads), "privacy": tuple(Mask(**mask) for mask in masks)}
     return settings.model_copy(update=more)

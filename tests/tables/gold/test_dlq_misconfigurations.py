@@ -36,7 +36,7 @@ def found(spark: SparkSession, settings: Settings, *lines: str) -> dict[tuple[st
     number = sum(1 for _ in settings.landing_of("cluster-settings").glob("*"))
     land(settings, {f"{number}.jsonl": lines}, "cluster-settings")
     done = run(spark, settings, feed="collect")
-    assert {one.status for one in done.values()} <= {"passed", "idle"}
+    assert {ran.status for ran in done.values()} <= {"passed", "idle"}
     return {(row["group_id"], row["kind"]): row for row in rows(spark, settings, TABLE)}
 
 
@@ -253,9 +253,9 @@ Mistakes = dict[tuple[str, str], dict[str, Any]]
 
 def in_silver(cluster: str, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """The rows of silver.cluster_settings that lines become."""
-    for number, told in enumerate(map(json.loads, lines)):
-        observed_at = datetime.fromtimestamp(told["observed_at"] / 1000, UTC)
-        yield {**told, "cluster": cluster, "observed_at": observed_at, "_bronze_id": str(number)}
+    for number, row in enumerate(map(json.loads, lines)):
+        observed_at = datetime.fromtimestamp(row["observed_at"] / 1000, UTC)
+        yield {**row, "cluster": cluster, "observed_at": observed_at, "_bronze_id": str(number)}
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +272,7 @@ def after(
             stated += in_silver(f"{name} {number}", chain(*steps[: number + 1]))
     store(settings, "silver.cluster_settings", *stated)
     done = run(spark, settings, "silver.dlq_settings", TABLE, feed="collect")
-    assert {one.status for one in done.values()} == {"passed"}
+    assert {ran.status for ran in done.values()} == {"passed"}
     for row in rows(spark, settings, TABLE):
         found[row["cluster"]][row["group_id"], row["kind"]] = row
     return {name: [found[f"{name} {number}"] for number in range(len(steps))] for name, steps in HISTORIES.items()}
@@ -340,7 +340,7 @@ def random_statements(dice: random.Random) -> list[Statement]:
     for kind, name in ((kind, name) for kind, some in names.items() for name in some):
         for minute in sorted(dice.sample(range(100), dice.randrange(1, 9))):
             state = dice.choice((PRESENT, PRESENT, PRESENT, PRESENT, "missing", "unknown"))
-            values = {one: dice.choice(of) for one, of in choices[kind].items() if dice.random() < 0.8}
+            values = {part: dice.choice(of) for part, of in choices[kind].items() if dice.random() < 0.8}
             said.append((minute, kind, name, state, values))
     return said
 
@@ -356,12 +356,12 @@ def modelled(said: list[Statement]) -> dict[tuple[str, str], float]:
         return begun[what][1]
 
     found: dict[tuple[str, str], float] = {}
-    for minute in sorted({one[0] for one in said}):
-        for _, kind, name, state, values in (one for one in said if one[0] == minute):
+    for minute in sorted({row[0] for row in said}):
+        for _, kind, name, state, values in (row for row in said if row[0] == minute):
             world[kind, name] = (state, {**world.get((kind, name), ("", {}))[1], **values})
         known = {key: values if state == PRESENT else {} for key, (state, values) in world.items()}
         prefixes = {key[1]: values.get(PREFIX) for key, values in known.items() if key[0] == BROKER}
-        of_prefix = {one: (prefix, since(one, prefix, minute)) for one, prefix in prefixes.items()}
+        of_prefix = {part: (prefix, since(part, prefix, minute)) for part, prefix in prefixes.items()}
         found = {}
         for group_id, values in ((key[1], values) for key, values in known.items() if key[0] == GROUP):
             dlq = values.get(DLQ_TOPIC)

@@ -112,7 +112,7 @@ def test_producers_topologies_and_inferred_dispositions_are_findings(spark: Spar
     )
     group = {**OURS, "sentence": "It is lost.", "last_seen_at": NEWEST}
     states = ("OK", "DELETED", "LOST", "STALE")
-    store(settings, "gold.topology_current", *(group | {"group_id": one, "health": one} for one in states))
+    store(settings, "gold.topology_current", *(group | {"group_id": state, "health": state} for state in states))
     push = {**OURS, "push_count": 7, "first_pushed_at": NEWEST, "last_pushed_at": NEWEST}
     store(
         settings,

@@ -83,15 +83,15 @@ def test_another_header_may_hold_the_trace(spark: SparkSession, settings: Settin
 
 
 def test_an_error_decides_only_if_it_rules_a_write_out(spark: SparkSession, settings: Settings) -> None:
-    told = [acknowledgement(offset=-1, error=error, client_id=error) for _, error in ERRORS]
-    told += [acknowledgement(partition=-1, offset=-1, error=error, client_id=f"-1 {error}") for _, error in ERRORS]
+    lines = [acknowledgement(offset=-1, error=error, client_id=error) for _, error in ERRORS]
+    lines += [acknowledgement(partition=-1, offset=-1, error=error, client_id=f"-1 {error}") for _, error in ERRORS]
     codes = {7: "UNKNOWN", 13: "UNKNOWN", 20: "UNKNOWN", 59: "UNKNOWN", 9999: "UNKNOWN", 10: "FAILED", 19: "FAILED"}
-    told += [acknowledgement(offset=-1, errorCode=code, client_id=f"code {code}") for code in codes]
-    told += [acknowledgement(offset=-1, errorCode=str(code), client_id=f"code '{code}'") for code in codes]
-    told += [
+    lines += [acknowledgement(offset=-1, errorCode=code, client_id=f"code {code}") for code in codes]
+    lines += [acknowledgement(offset=-1, errorCode=str(code), client_id=f"code '{code}'") for code in codes]
+    lines += [
         acknowledgement(offset=3, error=none, errorCode=0, client_id=f"none {none}") for none in ("", "null", "None")
     ]
-    land(settings, {"a.jsonl": told}, "acknowledgements")
+    land(settings, {"a.jsonl": lines}, "acknowledgements")
 
     run(spark, settings, *TABLES, feed="delivery")
 
@@ -107,10 +107,10 @@ def test_an_error_decides_only_if_it_rules_a_write_out(spark: SparkSession, sett
 
 def test_what_clients_write_for_no_number_is_no_number(spark: SparkSession, settings: Settings) -> None:
     fields = ("offset", "timestamp", "serializedKeySize", "serializedValueSize", "acknowledged_at", "baseOffset")
-    told = [acknowledgement(**dict.fromkeys(fields, none), client_id=repr(none)) for none in NO_NUMBERS]
+    lines = [acknowledgement(**dict.fromkeys(fields, none), client_id=repr(none)) for none in NO_NUMBERS]
     texts = {"partition": "2", "offset": " 7 ", "timestamp": str(millis()), "acknowledged_at": str(millis(1))}
-    told.append(acknowledgement(**texts, serializedKeySize="3", client_id="text"))
-    land(settings, {"a.jsonl": told}, "acknowledgements")
+    lines.append(acknowledgement(**texts, serializedKeySize="3", client_id="text"))
+    land(settings, {"a.jsonl": lines}, "acknowledgements")
     names = ("partition", "offset", "timestamp", "key_size", "value_size", "acknowledged_at", "outcome")
 
     run(spark, settings, *TABLES, feed="delivery")

@@ -66,5 +66,5 @@ def test_a_setting_named_state_does_not_count(spark: SparkSession, settings: Set
     lines = [topic("t", 0, {"state": "odd"}), topic("t", 1, {"state": "even"}), topic("t", 2, state="missing")]
     land(settings, {"a.jsonl": lines}, "cluster-settings")
     done = run(spark, settings, *TABLES, feed="collect")
-    assert {one.status for one in done.values()} == {"passed"}
+    assert {ran.status for ran in done.values()} == {"passed"}
     assert changes(spark, settings, "t", "state") == [(0, 2, "present", None), (2, None, "missing", "present")]

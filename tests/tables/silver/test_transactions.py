@@ -32,8 +32,8 @@ OF_LEDGER = (*OF_LOGS, "bronze.acknowledgements", "silver.acknowledgements", "si
 def run(spark: SparkSession, settings: Settings, *only: str) -> dict[str, StageRun]:
     with lock.writer(settings, "test"):
         wanted = [stage for stage in stages("delivery") if stage.table in only]
-        done = {one.table: one for one in runner.run(Warehouse(settings, spark), wanted)}
-    assert {one.status for one in done.values()} <= {"passed", "idle"}, done
+        done = {ran.table: ran for ran in runner.run(Warehouse(settings, spark), wanted)}
+    assert {ran.status for ran in done.values()} <= {"passed", "idle"}, done
     return done
 
 
@@ -68,8 +68,8 @@ def test_a_marker_behind_offsets_that_were_not_read_ends_nothing_before_them(
     lands(settings, "without-an-end", {segment(0): (FIRST, T), segment(5): (one(5), T)})
     lands(settings, "open", {segment(0): (FIRST + one(3), T), segment(4): (one(4), T)})
     lands(settings, "of-another-epoch", {segment(0): (FIRST + marker(3, True, (7, 5)), T)})
-    told = [acknowledgement(topic, 0, 1) for topic in ("missing", "whole", "open")]
-    land(settings, {"a.jsonl": told}, "acknowledgements")
+    lines = [acknowledgement(topic, 0, 1) for topic in ("missing", "whole", "open")]
+    land(settings, {"a.jsonl": lines}, "acknowledgements")
     run(spark, settings, *OF_LEDGER)
 
     assert states(spark, settings) == {
@@ -106,7 +106,7 @@ def test_a_marker_behind_offsets_that_were_not_read_ends_nothing_before_them(
     }
     (message,) = [row for row in rows(spark, settings, LEDGER) if row["topic"] == "missing"]
     assert (message["outcome"], message["transaction_state"]) == ("ACKNOWLEDGED", "COMMITTED")
-    assert {one.status for one in run(spark, settings, *OF_LEDGER).values()} == {"idle"}
+    assert {ran.status for ran in run(spark, settings, *OF_LEDGER).values()} == {"idle"}
 
     # A newer copy of a segment in the middle lacks its end, so that what stood there is not known any more.
     lands(settings, "missing", {segment(3): (one(3), T + 9)})

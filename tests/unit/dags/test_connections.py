@@ -266,9 +266,9 @@ def test_each_of_several_clusters_gets_its_own_connection(
     monkeypatch.setenv("AFTERLOG_CLUSTER", json.dumps(entries))
     monkeypatch.setenv("AFTERLOG_CLUSTER__EU__KAFKA__PASSWORD", "to be replaced")
     monkeypatch.setenv("AIRFLOW_CONN_US", json.dumps({"conn_type": "generic", "host": "us", "port": 9092}))
-    told = look()["told"]
-    eu, us = (json.loads(told.pop(f"AFTERLOG_CLUSTER__{name}__KAFKA")) for name in ("EU", "US_1"))
-    assert told == {"AFTERLOG_KAFKA__PASSWORD": "another cluster's"}
+    file = look()["told"]
+    eu, us = (json.loads(file.pop(f"AFTERLOG_CLUSTER__{name}__KAFKA")) for name in ("EU", "US_1"))
+    assert file == {"AFTERLOG_KAFKA__PASSWORD": "another cluster's"}
     assert (eu["password"], us["password"], us["bootstrap_servers"]) == (SECRET, None, "us:9092")
     for name, text in {"AFTERLOG_CLUSTER__EU__KAFKA": eu, "AFTERLOG_CLUSTER__US_1__KAFKA": us}.items():
         monkeypatch.setenv(name, json.dumps(text))

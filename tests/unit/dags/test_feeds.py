@@ -257,12 +257,12 @@ def test_a_run_accepts_and_tolerates_by_its_parameters(bag: Any, command: Callab
     ):
         assert bag.dags["dlq"].params.get_param(name).resolve(value=value) == value
     run = ["run", "--feed", "dlq", "--layer", "silver", "--format", "json"]
-    with pytest.raises(CannotRun) as told:
+    with pytest.raises(CannotRun) as raised:
         executed(bag, "silver", Told(), accept=accept, tolerance=1)
-    assert str(told.value) == f"{[*run, *(f'--accept={one}' for one in accept)]} 1.0"
-    with pytest.raises(CannotRun) as told:
+    assert str(raised.value) == f"{[*run, *(f'--accept={scope}' for scope in accept)]} 1.0"
+    with pytest.raises(CannotRun) as raised:
         executed(bag, "gold", Told(), accept=accept[0])
-    assert str(told.value) == f"{[*run[:4], 'gold', *run[5:]]} None"
+    assert str(raised.value) == f"{[*run[:4], 'gold', *run[5:]]} None"
     for wrong in (
         {"tolerance": float("nan")},
         {"tolerance": True},
@@ -280,17 +280,17 @@ def test_a_failure_is_left_for_the_outcome_with_the_reports_path(
 
     command("import sys; print('afterlog: no such place.', file=sys.stderr); sys.exit(2)")
     ti = Told()
-    with pytest.raises(CannotRun) as told:
+    with pytest.raises(CannotRun) as raised:
         executed(bag, "silver", ti, warehouse=str(tmp_path / "w"))
     assert ti.pushed["failure"]["why"] == "no such place."
     assert ti.pushed["failure"]["next"].endswith("index.html")
     assert str(tmp_path) in ti.pushed["failure"]["next"]
-    frame = told.value.__traceback__
+    frame = raised.value.__traceback__
     assert frame is not None
     own = [frame]
     while own[-1].tb_next:
         own.append(own[-1].tb_next)
-    assert len([one for one in own if one.tb_frame.f_code.co_filename.endswith("operators.py")]) == 1
+    assert len([frame for frame in own if frame.tb_frame.f_code.co_filename.endswith("operators.py")]) == 1
 
 
 def test_the_outcome_says_what_happened(bag: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -305,9 +305,9 @@ def test_the_outcome_says_what_happened(bag: Any, capsys: pytest.CaptureFixture[
     said = capsys.readouterr().out
     assert "silver.dlq_records: 10 read" in said
     assert said.index("The report: /r/index.html") < said.index("Every gate held and the reports are built.")
-    with pytest.raises(RunFailed) as told:
+    with pytest.raises(RunFailed) as raised:
         executed(bag, "outcome", Told(good | {("silver", "failure"): {"why": "The gate broke.", "next": "Accept it."}}))
-    assert (str(told.value), told.value.way_on) == ("silver: The gate broke.", "Accept it.")
+    assert (str(raised.value), raised.value.way_on) == ("silver: The gate broke.", "Accept it.")
     killed = {key: value for key, value in good.items() if key[0] != "gold"}
     with pytest.raises(RunFailed, match="gold did not say how it ended"):
         executed(bag, "outcome", Told(killed))
@@ -370,7 +370,7 @@ def test_a_traceback_in_the_log_is_one_frame_where_the_error_says_it_all() -> No
     failures.shorten_tracebacks(TOLD)
     failures.shorten_tracebacks(TOLD)
     shorten, *others = structlog.get_config()["processors"]
-    assert not any(getattr(one, "kinds", None) for one in others)
+    assert not any(getattr(other_table, "kinds", None) for other_table in others)
 
     def deeper(kind: type[Exception], depth: int) -> None:
         if depth:
@@ -397,15 +397,15 @@ def test_a_failure_is_one_sentence_in_the_log_and_goes_to_the_hook(
 ) -> None:
     from dags.operators import GateBroke, tell_failure
 
-    told = tmp_path / "told.json"
-    monkeypatch.setenv("AFTERLOG_ON_FAILURE", shlex.join(["sh", "-c", 'cat > "$0"', os.fspath(told)]))
+    file = tmp_path / "told.json"
+    monkeypatch.setenv("AFTERLOG_ON_FAILURE", shlex.join(["sh", "-c", 'cat > "$0"', os.fspath(file)]))
     context: Any = {"ti": FailedTask(), "exception": GateBroke("The gate broke: 30 of 60 rows.")}
     with caplog.at_level(logging.ERROR):
         tell_failure(context)
     assert [record.getMessage() for record in caplog.records] == [
         "silver failed: The gate broke: 30 of 60 rows. Next: " + GateBroke.way_on
     ]
-    assert json.loads(told.read_text()) == {
+    assert json.loads(file.read_text()) == {
         "dag": "dlq",
         "run": "run-1",
         "task": "silver",

@@ -403,7 +403,8 @@ def test_nothing_is_lost_and_only_a_crash_repeats(steps: Any, suppress: float, s
                 now_seen = [incident for incident in last if incident.news.key == key and not incident.is_muted]
                 begin = max((at for at, is_end in enumerate(ends) if is_end), default=-1) + 1
                 worst_told = min(LEVELS.index(change["severity"]) for change in about[begin:])
-                assert all(worst_told <= one.news.rank for one in now_seen)  # nothing is worse than what was worst_told
+                # Nothing is worse than what was told.
+                assert all(worst_told <= incident.news.rank for incident in now_seen)
             elif about:
                 assert ends[-1]
 

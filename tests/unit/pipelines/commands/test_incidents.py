@@ -98,17 +98,17 @@ def filled(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.
 
 
 def known(settings: Settings) -> list[dict[str, Any]]:
-    return [json.loads(one) for one in listing.listed(Warehouse(settings), "json").result.splitlines()]
+    return [json.loads(line) for line in listing.listed(Warehouse(settings), "json").result.splitlines()]
 
 
 def test_incidents_are_listed_most_urgent_first(filled: Settings) -> None:
     found = known(filled)
-    assert {(one["consumer_group"], one["record_count"]) for one in found} == {
+    assert {(incident["consumer_group"], incident["record_count"]) for incident in found} == {
         ("orders-workers", 12),
         ("fraud-workers", 60),
         ("evil\x1b[31m\u202e", 1),
     }
-    assert next(one for one in found if one["record_count"] == 12)["verdict"] == "POISON_PILL"
+    assert next(incident for incident in found if incident["record_count"] == 12)["verdict"] == "POISON_PILL"
     text = listing.listed(Warehouse(filled)).result
     assert "\x1b" not in text
     assert "\u202e" not in text
@@ -122,7 +122,7 @@ def test_incidents_are_listed_most_urgent_first(filled: Settings) -> None:
 
 
 def test_an_incident_tells_its_place_samples_and_next_commands(filled: Settings) -> None:
-    (pill,) = (one for one in known(filled) if one["record_count"] == 12)
+    (pill,) = (incident for incident in known(filled) if incident["record_count"] == 12)
     text = story.one(Warehouse(filled), pill["incident_id"].lower().replace("-", "")).result
     for part in (
         "POISON_PILL",
@@ -132,9 +132,9 @@ def test_an_incident_tells_its_place_samples_and_next_commands(filled: Settings)
         pill["fingerprint"],
     ):
         assert part in text
-    told = json.loads(story.one(Warehouse(filled), pill["incident_id"], "json").result)
-    assert (told["state"], len(told["samples"]), told["suspects"]) == ("ONGOING", 1, [])
-    assert (told["page"], "Page  " in text) == (None, False)
+    facts = json.loads(story.one(Warehouse(filled), pill["incident_id"], "json").result)
+    assert (facts["state"], len(facts["samples"]), facts["suspects"]) == ("ONGOING", 1, [])
+    assert (facts["page"], "Page  " in text) == (None, False)
     with pytest.raises(UsageError, match="had not begun at 2000-01-01 00:00:00 UTC: its first record is of 20"):
         story.one(Warehouse(filled), pill["incident_id"], at="2000-01-01T00:00:00Z")
     for wrong in ("ZZZZ-ZZZZ", "not an id", ""):
@@ -188,15 +188,15 @@ def test_runs_send_what_is_due_and_their_exit_code_stays(
         assert isinstance(third.exception, WriterBusy)
         server.shutdown()
     assert got[0]["id"] == got[1]["id"]
-    assert {one["key"] for one in got[1]["alerts"] if one["kind"] in ("opened", "regressed")} == opened
-    assert [(one["kind"], one["key"]) for body in got[2:] for one in body["alerts"]] == [("resolved", over)]
+    assert {change["key"] for change in got[1]["alerts"] if change["kind"] in ("opened", "regressed")} == opened
+    assert [(change["kind"], change["key"]) for body in got[2:] for change in body["alerts"]] == [("resolved", over)]
 
 
 def test_top_says_in_one_line_whether_anything_is_wrong(filled: Settings) -> None:
     text = front.top(Warehouse(filled)).result
     assert text.startswith("3 incidents open")
-    told = json.loads(front.top(Warehouse(filled), "json").result)
-    assert len(told["incidents"]) == 3
+    summary = json.loads(front.top(Warehouse(filled), "json").result)
+    assert len(summary["incidents"]) == 3
     before = front.top(Warehouse(filled), at="2000-01-01T00:00:00Z").result
     assert "0 incidents open" in before
 
@@ -230,19 +230,19 @@ def test_top_shows_settings_that_lose_dead_letters_and_how_to_repair_them(
     assert lines[begin + 2].strip() == "`kafka-topics.sh --create --topic 'dlq.orders'`"
     assert lines[begin + 5] == "  as the cluster said 2 hours ago; `afterlog collect` asks again"
     assert "\x1b" not in text
-    told = json.loads(front.top(tables, "json").result)
-    assert [one["kind"] for one in told["misconfigurations"]] == ["DLQ_MISSING", "READS_UNCOMMITTED"]
+    front_page = json.loads(front.top(tables, "json").result)
+    assert [setting["kind"] for setting in front_page["misconfigurations"]] == ["DLQ_MISSING", "READS_UNCOMMITTED"]
     assert "Settings that" not in front.top(tables, at=(LAST - HOUR).isoformat()).result
 
 
 def test_a_topic_that_was_read_to_its_end_past_the_pause_resolves(filled: Settings) -> None:
     tables = Warehouse(filled)
     place = Path(filled.warehouse) / "_progress"
-    (pill,) = (one for one in known(filled) if one["record_count"] == 12)
+    (pill,) = (incident for incident in known(filled) if incident["record_count"] == 12)
 
     def state(at: datetime) -> str:
-        told = story.one(tables, pill["incident_id"], "json", at.isoformat()).result
-        return str(json.loads(told)["state"])
+        answer = story.one(tables, pill["incident_id"], "json", at.isoformat()).result
+        return str(json.loads(answer)["state"])
 
     last = datetime.fromisoformat(pill["last_at"])
     assert state(last + 48 * HOUR) == "ONGOING"
@@ -272,7 +272,7 @@ def test_a_topic_that_was_read_to_its_end_past_the_pause_resolves(filled: Settin
 
 def test_actions_are_kept_and_respected(filled: Settings, spark: SparkSession) -> None:
     tables = Warehouse(filled)
-    (wide,) = (one for one in known(filled) if one["record_count"] == 60)
+    (wide,) = (incident for incident in known(filled) if incident["record_count"] == 60)
     name = wide["incident_id"]
     with pytest.raises(UsageError, match="not in the future"):
         acting.acted(tables, name, mute_until="2020-01-01T00:00:00Z")
@@ -285,27 +285,27 @@ def test_actions_are_kept_and_respected(filled: Settings, spark: SparkSession) -
     land(filled, {"b.jsonl": [line(300, headers=kip_1191(offset="300", group="other"))]})
     run(spark, filled, *(stage.table for stage in needed_by("gold.dlq_incidents", within="dlq")))
     assert not actions.waiting(tables)
-    assert [(one.action, one.acted_at) for one in actions.actions(tables)] == [
-        (one.action, one.acted_at) for one in before
+    assert [(acted.action, acted.acted_at) for acted in actions.actions(tables)] == [
+        (acted.action, acted.acted_at) for acted in before
     ]
-    assert name in {one["incident_id"] for one in known(filled)}
+    assert name in {incident["incident_id"] for incident in known(filled)}
 
 
 def test_actions_count_in_their_order_though_the_clock_went_back(
     filled: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables, at = Warehouse(filled), moments.now()
-    (pill,) = (one for one in known(filled) if one["record_count"] == 12)
+    (pill,) = (incident for incident in known(filled) if incident["record_count"] == 12)
     acting.acted(tables, pill["incident_id"], mute_until="2999-01-01T00:00:00Z")
     monkeypatch.setattr(moments, "now", lambda: at - timedelta(hours=1))
     assert ", 1 muted" in front.top(tables).result
     acting.acted(tables, pill["incident_id"], resolve=True)
     acting.acted(tables, pill["incident_id"], note="after that")
-    own = [one.action for one in actions.actions(tables) if one.incident_id == pill["incident_id"]]
+    own = [acted.action for acted in actions.actions(tables) if acted.incident_id == pill["incident_id"]]
     assert own == ["mute", "resolve", "note"]
     assert pill["incident_id"] not in listing.listed(tables, only_open=True).result
     before = reading.Incidents(tables, at - timedelta(hours=2))
-    assert not any(one.actions for one in before.known)  # nobody had acted
+    assert not any(cluster_known.actions for cluster_known in before.known)  # nobody had acted
 
 
 def test_a_held_topic_is_told_of_the_cluster_whose_rows_wait(settings: Settings) -> None:
@@ -314,25 +314,25 @@ def test_a_held_topic_is_told_of_the_cluster_whose_rows_wait(settings: Settings)
     progress.save(Warehouse(settings), "silver.dlq_records", Progress(held={"dlq.orders": held}))
 
     def scopes(settings: Settings) -> list[str]:
-        return [one["topic"] for one in findings_of(Warehouse(settings), []) if one["kind"] == "HELD"]
+        return [finding["topic"] for finding in findings_of(Warehouse(settings), []) if finding["kind"] == "HELD"]
 
     assert scopes(settings) == scopes(second) == ["dlq.orders"]  # nothing tells whose rows they are
     store(settings, "held.dlq_records", {"scope": "dlq.orders", "cluster": "default", "dlq_topic": "dlq.orders"})
     assert (scopes(settings), scopes(second)) == (["dlq.orders"], [])
-    blocked = {one.table: one for one in freshness(Warehouse(second))}["silver.dlq_records"]
+    blocked = {entry.table: entry for entry in freshness(Warehouse(second))}["silver.dlq_records"]
     assert (blocked.held_scopes, blocked.blocked_since, blocked.message) == ((), None, None)
     store(settings, "held.dlq_records", {"scope": "dlq.orders", "cluster": "second", "dlq_topic": "dlq.orders"})
     assert scopes(settings) == scopes(second) == ["dlq.orders"]
     more = {"scope": "dlq.orders", "cluster": "second", "dlq_topic": "dlq.orders", "_bronze_id": "b"}
     store(settings, "held.dlq_records", more)
     amounts = [
-        [(one["amount"], one["evidence"].partition(",")[0]) for one in findings_of(Warehouse(its), [])]
-        for its in (settings, second)
+        [(finding["amount"], finding["evidence"].partition(",")[0]) for finding in findings_of(Warehouse(place), [])]
+        for place in (settings, second)
     ]
     assert amounts == [[(1, "1 row waits")], [(2, "2 rows wait")]]
-    entries = [{one.table: one for one in freshness(Warehouse(its))} for its in (settings, second)]
-    said = [one["silver.dlq_records"].message or "" for one in entries]
-    assert [one.partition(" of ")[0] for one in said] == ["1 row", "2 rows"]
+    entries = [{entry.table: entry for entry in freshness(Warehouse(place))} for place in (settings, second)]
+    said = [entry["silver.dlq_records"].message or "" for entry in entries]
+    assert [entry.partition(" of ")[0] for entry in said] == ["1 row", "2 rows"]
 
 
 def test_each_cluster_is_told_of_its_own_held_topics(settings: Settings) -> None:
@@ -340,9 +340,11 @@ def test_each_cluster_is_told_of_its_own_held_topics(settings: Settings) -> None
     held = {name: Held("2026-11-21T02:00:00+00:00", "It broke.", 20, "") for name in ("dlq.a", "cluster:second/dlq.b")}
     progress.save(Warehouse(settings), "silver.dlq_records", Progress(held=held, home="default"))
     for where, name in ((settings, "dlq.a"), (second, "cluster:second/dlq.b")):
-        told = findings_of(Warehouse(where), [])
-        assert [one["topic"] for one in told if one["kind"] == "HELD"] == [name.removeprefix("cluster:second/")]
-        fresh = {one.table: one.held_scopes for one in freshness(Warehouse(where))}
+        findings = findings_of(Warehouse(where), [])
+        assert [finding["topic"] for finding in findings if finding["kind"] == "HELD"] == [
+            name.removeprefix("cluster:second/")
+        ]
+        fresh = {entry.table: entry.held_scopes for entry in freshness(Warehouse(where))}
         assert fresh["silver.dlq_records"] == (name,)
 
 
@@ -352,11 +354,11 @@ def test_a_resolution_counts_although_the_last_record_is_ahead_of_the_clock(sett
     store(settings, "gold.dlq_incidents", sites.incident(1, first_at=begin, last_at=last))
     acting.acted(Warehouse(settings), sites.incident_id(1), resolve=True)
 
-    assert [one["state"] for one in known(settings)] == ["RESOLVED"]
+    assert [incident["state"] for incident in known(settings)] == ["RESOLVED"]
 
     shutil.rmtree(Path(settings.warehouse) / "gold")
     store(settings, "gold.dlq_incidents", sites.incident(1, first_at=begin, last_at=last + HOUR))
-    assert [one["state"] for one in known(settings)] == ["REGRESSED"]
+    assert [incident["state"] for incident in known(settings)] == ["REGRESSED"]
 
 
 def test_an_incident_whose_source_topic_is_not_known_is_told(settings: Settings) -> None:
@@ -377,11 +379,11 @@ def test_an_escalation_is_told_from_its_time_on(settings: Settings) -> None:
     store(settings, "gold.dlq_incidents", sites.incident(1, escalations=escalations, **times))
     store(settings, "silver.dlq_records", sites.letter())
     found = Warehouse(settings)
-    told = {
+    stories = {
         at: (story.one(found, "0000", at=at).result, json.loads(story.one(found, "0000", "json", at).result))
         for at in ("2026-11-21T01:59:00Z", "2026-11-21T02:01:00Z")
     }
-    (before, told_before), (after, told_after) = told.values()
+    (before, told_before), (after, told_after) = stories.values()
     words = "It escalated at 2026-11-21 02:00:00 UTC: 1.2 -> 1,600 an hour."
     assert words not in before
     assert words in after
@@ -390,7 +392,7 @@ def test_an_escalation_is_told_from_its_time_on(settings: Settings) -> None:
     assert told_after["escalations"] == [
         {"at": "2026-11-21T02:00:00.000Z", "before_per_hour": 1.25, "after_per_hour": 1600.0}
     ]
-    assert all(one["half_hour"].endswith("Z") for one in told_after["timeline"])
+    assert all(event["half_hour"].endswith("Z") for event in told_after["timeline"])
 
 
 def test_what_goes_on_leads_and_what_was_not_read_on_is_a_finding(settings: Settings) -> None:
@@ -449,9 +451,9 @@ def test_the_front_tells_no_landing_time_as_that_of_the_newest_dead_letter(setti
     times = {"timestamp": LAST + 2 * HOUR, "_ingested_at": LAST - HOUR / 60}
     store(settings, "bronze.dlq_records", {"cluster": "default", **times})
     tables = Warehouse(settings)
-    told = front.top(tables, at=LAST.isoformat()).result.splitlines()[0]
+    sentence = front.top(tables, at=LAST.isoformat()).result.splitlines()[0]
     assert front.newest_at(newest.of_feeds(tables, LAST)) is None
-    assert told == (
+    assert sentence == (
         "1 incident open; the last record landed 60 seconds ago, and one is stamped 2 hours ahead: check the clock of "
         "what wrote it."
     )
@@ -509,7 +511,7 @@ def test_what_people_did_about_an_incident_counts_for_the_one_that_takes_it_in(
         sites.incident(2, first_at=last - HOUR, last_at=last, predecessor_id=first),
     )
     acting.acted(Warehouse(settings), second, **asked)
-    (before,) = (one for one in known(settings) if one["incident_id"] == second)
+    (before,) = (incident for incident in known(settings) if incident["incident_id"] == second)
 
     shutil.rmtree(Path(settings.warehouse) / "gold")
     store(

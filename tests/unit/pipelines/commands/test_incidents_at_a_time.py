@@ -48,13 +48,13 @@ def went_on(settings: Settings) -> Settings:
         {**of, "source_slice": "c", "fingerprint": "another", "minutes": minutes((1, 1, 100))},
     )
     letters = [{"dlq_offset": at, "routed_at": LAST + at * HOUR} for at in (0, 1)]
-    store(settings, "silver.dlq_records", *(sites.letter(**one) for one in letters))
+    store(settings, "silver.dlq_records", *(sites.letter(**letter) for letter in letters))
     store(settings, "bronze.dlq_records", {"cluster": "default", "timestamp": LAST, "_ingested_at": LAST + 9 * HOUR})
     suspect = {"cluster": "default", "incident_id": sites.incident_id(1), "kind": "new_group", "score": 0.5}
     times = ((1, "early", LAST), (2, "late", LAST + HOUR / 2))
     for rank, name, at in times:
-        told = {"rank": rank, "name": name, "changed_at": at, "sentence": f"{name} came"}
-        store(settings, "gold.incident_suspects", suspect | told)
+        cause = {"rank": rank, "name": name, "changed_at": at, "sentence": f"{name} came"}
+        store(settings, "gold.incident_suspects", suspect | cause)
     return settings
 
 
@@ -62,13 +62,13 @@ def test_an_incident_at_a_time_tells_what_had_come_until_then(went_on: Settings)
     """Of the minute that the time divides only the first record is known to have come."""
     tables = Warehouse(went_on)
     name, at = sites.incident_id(1), (LAST + HOUR / 6).isoformat()
-    told = json.loads(story.one(tables, name, "json", at).result)
-    assert (told["record_count"], told["last_at"]) == (7, "2026-11-21T02:09:30.000Z")
-    assert [one["record_count"] for one in told["timeline"]] == [7]
-    assert (told["records_an_hour"], told["state"], told["is_quiet"]) == (7, "NEW", False)
-    assert {"verdict", "severity", "sentence", "source_record_count"} <= {*told["as_known_now"]}
-    assert not {"record_count", "last_at", "timeline"} & {*told["as_known_now"]}
-    assert [one["name"] for one in told["suspects"]] == ["early"]
+    cause = json.loads(story.one(tables, name, "json", at).result)
+    assert (cause["record_count"], cause["last_at"]) == (7, "2026-11-21T02:09:30.000Z")
+    assert [event["record_count"] for event in cause["timeline"]] == [7]
+    assert (cause["records_an_hour"], cause["state"], cause["is_quiet"]) == (7, "NEW", False)
+    assert {"verdict", "severity", "sentence", "source_record_count"} <= {*cause["as_known_now"]}
+    assert not {"record_count", "last_at", "timeline"} & {*cause["as_known_now"]}
+    assert [suspect["name"] for suspect in cause["suspects"]] == ["early"]
     text = story.one(tables, name, at=at).result
     for words in (
         "  As known now: Group orders-workers could not process 1 record of orders, 12 times.",
@@ -113,8 +113,8 @@ def test_lists_at_a_time_count_until_then_and_say_what_is_as_known_now(went_on: 
     text = story.one(tables, sites.incident_id(1), at=at).result
     assert "No table tells how many records until 2026-11-21 02:10:00 UTC; as known now 60" in text
     assert "check the clock" not in text
-    told = json.loads(story.one(tables, sites.incident_id(1), "json", at).result)
-    assert {"record_count", "last_at"} <= {*told["as_known_now"]}
+    facts = json.loads(story.one(tables, sites.incident_id(1), "json", at).result)
+    assert {"record_count", "last_at"} <= {*facts["as_known_now"]}
 
 
 def test_notes_and_topologies_from_after_a_time_are_not_told(went_on: Settings) -> None:
@@ -151,7 +151,7 @@ def test_top_as_of_another_time_tells_the_findings_of_that_time(settings: Settin
 
     def told(at: datetime) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(front.top(Warehouse(settings), "json", at.isoformat()).result)
-        return {one["kind"]: one["since"] for one in found["findings"]}
+        return {finding["kind"]: finding["since"] for finding in found["findings"]}
 
     assert told(LAST + HOUR) == {"OLD": "2026-11-21T02:00:00.000Z", "ALWAYS": None}
     assert told(LAST + 3 * HOUR) == {

@@ -83,14 +83,14 @@ def test_data_docs_are_rendered_again_only_with_new_results(settings: Settings) 
     assert built() == first
     second = built("run-2")
     assert second > first
-    assert [one.name for one in (made / report.DATA_DOCS / "validations").rglob("run-2")] == ["run-2"]
+    assert [path.name for path in (made / report.DATA_DOCS / "validations").rglob("run-2")] == ["run-2"]
     (made / report.DOCUMENTED).unlink()
     assert built() > second
 
 
 def test_a_directory_has_the_pages_of_one_cluster(settings: Settings, tmp_path: Path) -> None:
     second = settings.model_copy(update={"cluster": "second\u202e"})
-    store(settings, "gold.dlq_summary", *(hour(NOW, cluster=one.cluster) for one in (settings, second)))
+    store(settings, "gold.dlq_summary", *(hour(NOW, cluster=place.cluster) for place in (settings, second)))
     page = report.build(Warehouse(settings)).parent / addresses.group("orders-workers")
     before = page.read_text()
     with pytest.raises(UsageError, match=r"has the pages of cluster 'default'.*for cluster 'second\\u202e'"):
@@ -151,4 +151,4 @@ def test_a_finding_that_goes_on_is_not_over_though_its_count_changed(settings: S
         assert news.of_report(tmp_path, (), [finding(*topics)]) is None
     over = news.of_report(tmp_path, (), [])
     assert over is not None
-    assert [one.words for one in over.changes] == ["the finding not read on is over"]
+    assert [change.words for change in over.changes] == ["the finding not read on is over"]

@@ -89,4 +89,4 @@ def test_time_alone_writes_no_page_of_a_group_or_topic(settings: Settings, tmp_p
     wanted = [addresses.group("old"), addresses.topic("dlq.old"), addresses.topic("dlq.orders")]
     wanted.append(addresses.group(None))  # a mute of its incident is over
     rewritten = report.write(tmp_path, reading.gather(Warehouse(settings), now=NOW + 30 * HOUR))
-    assert sorted(one for one in rewritten if one.startswith(("groups/", "topics/"))) == sorted(wanted)
+    assert sorted(path for path in rewritten if path.startswith(("groups/", "topics/"))) == sorted(wanted)

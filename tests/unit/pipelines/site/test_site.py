@@ -79,8 +79,12 @@ def test_an_incident_whose_source_topic_is_not_known_names_none(settings: Settin
     store(settings, "gold.dlq_incidents", incident(0, original_topic=None))
     store(settings, "silver.dlq_records", sites.letter(6, original_topic=None))
     (case,) = gathered(settings).incidents
-    assert [(one.dead_letter, one.source) for one in case.samples] == [("dlq.orders:0:6", "?:4:58")]
-    assert not [one.text for one in case.commands if "None" in one.text or "trace" in one.text or "kcat" in one.text]
+    assert [(sample.dead_letter, sample.source) for sample in case.samples] == [("dlq.orders:0:6", "?:4:58")]
+    assert not [
+        command.text
+        for command in case.commands
+        if "None" in command.text or "trace" in command.text or "kcat" in command.text
+    ]
 
 
 def test_stale_data_is_red_where_it_calls_somebody(settings: Settings) -> None:
@@ -111,7 +115,7 @@ def test_what_only_a_log_tells_is_unknown_until_a_segment_landed(settings: Setti
     def shown() -> tuple[dict[str | None, int | None], str]:
         delivery = reading.gather(Warehouse(settings), now=NOW).delivery
         assert delivery.total is not None
-        lost = {one.topic: one.lost for one in (delivery.total, *delivery.topics)}
+        lost = {counts.topic: counts.lost for counts in (delivery.total, *delivery.topics)}
         return lost, Page(written(settings)["index.html"].partition('id="delivery"')[2]).words
 
     lost, words = shown()
@@ -134,7 +138,7 @@ def test_numbers_equal_the_rows_of_tables(filled: Settings, found: Content) -> N
     )[0]
     assert found.delivery.total is not None
     assert {name: getattr(found.delivery.total, name) for name in sums} == sums
-    assert [(one.messages, one.first_offset, one.last_offset) for one in found.delivery.lost] == [(3, 7, 9)]
+    assert [(counts.messages, counts.first_offset, counts.last_offset) for counts in found.delivery.lost] == [(3, 7, 9)]
     hours = jvmless.rows(warehouse, "gold.dlq_summary", equal)
     week = [row for row in hours if row["hour"] > NOW - 168 * HOUR]
     assert sum(found.timeline.totals) == sum(row["record_count"] for row in week)
@@ -145,18 +149,18 @@ def test_numbers_equal_the_rows_of_tables(filled: Settings, found: Content) -> N
 
     week_ago = timedelta(days=7)
     assert found.timeline.hour_before == within(week_ago + HOUR, week_ago) > 0
-    assert found.timeline.last_hour == sum(one.last_hour for one in found.timeline.series) == within(HOUR)
-    assert sum(one.day for one in found.timeline.series) == within(24 * HOUR) > within(HOUR)
-    assert sum(one.week for one in found.timeline.series) == within(week_ago) > within(24 * HOUR)
+    assert found.timeline.last_hour == sum(series.last_hour for series in found.timeline.series) == within(HOUR)
+    assert sum(series.day for series in found.timeline.series) == within(24 * HOUR) > within(HOUR)
+    assert sum(series.week for series in found.timeline.series) == within(week_ago) > within(24 * HOUR)
     rows = jvmless.rows(warehouse, "gold.dlq_incidents", equal)
-    assert {one.incident_id: one.records for one in found.incidents} == {
+    assert {incident.incident_id: incident.records for incident in found.incidents} == {
         row["incident_id"]: row["record_count"] for row in rows
     }
-    opened = {one.incident_id for one in found.open}
-    assert sum(one.records for one in found.replay) == sum(
+    opened = {incident.incident_id for incident in found.open}
+    assert sum(plan.records for plan in found.replay) == sum(
         row["record_count"] - row["without_payload_count"] for row in rows if row["incident_id"] in opened
     )
-    groups = {one.name: one.records for one in found.groups}
+    groups = {group.name: group.records for group in found.groups}
     assert groups["orders-workers"] == sum(
         row["record_count"] for row in hours if row["consumer_group"] == "orders-workers"
     )
@@ -176,7 +180,7 @@ def test_the_front_stands_in_the_order_of_questions(made: Mapping[str, str]) -> 
     order = ["incidents open", "Dead letters, the last 7 days", "Open incidents", "Findings", "lost messages 3"]
     order += ["Topologies that need"]
     order += ["Payloads and replays", "In quarantine", "The pipeline"]
-    assert [words.index(one) for one in order] == sorted(words.index(one) for one in order)
+    assert [words.index(part) for part in order] == sorted(words.index(part) for part in order)
     for part in (
         "poison pill orders:4:58, 12 times",
         "dlq.orders:0:5",
@@ -224,8 +228,8 @@ def test_feeds_are_on_the_front_only_if_they_are_stale(settings: Settings) -> No
     dead_letters(settings, *(timedelta(minutes=5 * place) for place in range(1, 200)))
 
     def made_at(now: datetime) -> dict[str, str]:
-        told = reading.gather(Warehouse(settings), feeds=feeds_of(settings, now), now=now)
-        return {page.path: page.text() for page in pages.pages(told)}
+        content = reading.gather(Warehouse(settings), feeds=feeds_of(settings, now), now=now)
+        return {page.path: page.text() for page in pages.pages(content)}
 
     assert "newest record" not in Page(made_at(NOW)["index.html"]).words
     made = made_at(NOW + 40 * HOUR)
@@ -244,14 +248,14 @@ def test_no_table_of_the_front_is_on_another_page(made: Mapping[str, str]) -> No
 
 def pre(text: str) -> list[str]:
     """The lines of each preformatted part of a page."""
-    return [html.unescape(re.sub("<[^>]+>", "", one)) for one in re.findall("<pre[^>]*>(.*?)</pre>", text, re.DOTALL)]
+    return [html.unescape(re.sub("<[^>]+>", "", line)) for line in re.findall("<pre[^>]*>(.*?)</pre>", text, re.DOTALL)]
 
 
 def test_pages_of_groups_and_applications_show_the_topology(settings: Settings) -> None:
     sites.filled(settings)
     sites.application(settings, "orders-workers")
-    told_of = {one.name: one for one in gathered(settings).applications}["orders-workers"]
-    after, before = (Topology.parsed(one.description or "") for one in told_of.revisions)
+    told_of = {application.name: application for application in gathered(settings).applications}["orders-workers"]
+    after, before = (Topology.parsed(revision.description or "") for revision in told_of.revisions)
     difference = diff(before, after).as_text()
     assert "+   Processor: count\n+     store: s\n" in difference
     made = written(settings)
@@ -308,7 +312,7 @@ def test_a_column_of_earlier_warehouses_is_not_shown_and_payloads_are_counted_wi
     earlier = DeltaTable(place).to_pyarrow_table().append_column("replayable_count", pyarrow.array([5]))
     write_deltalake(place, earlier, mode="overwrite", schema_mode="overwrite")
     assert "replayable_count" not in listing.listed(Warehouse(settings), "json").result
-    assert [one.records for one in gathered(settings).replay] == [9]
+    assert [plan.records for plan in gathered(settings).replay] == [9]
 
 
 def test_a_topology_is_drawn_again_only_if_it_changed(found: Content, tmp_path: Path) -> None:
@@ -321,7 +325,10 @@ def test_a_topology_is_drawn_again_only_if_it_changed(found: Content, tmp_path: 
 
     def rewritten(**more: Any) -> str:
         """The page after something changed in its application."""
-        changed = tuple(replace(one, **more) if one.name == "totals-app" else one for one in first.applications)
+        changed = tuple(
+            replace(application, **more) if application.name == "totals-app" else application
+            for application in first.applications
+        )
         assert path in report.write(tmp_path, replace(first, applications=changed))
         return page.read_text()
 
@@ -329,26 +336,28 @@ def test_a_topology_is_drawn_again_only_if_it_changed(found: Content, tmp_path: 
     assert ("drawn before" in seen, "as before" in seen) == (True, True)
     other = rewritten(description=sites.description(node="another"))
     assert ("drawn before" in other, "another" in other, "as before" in other) == (False, True, True)
-    before = {one.name: one for one in first.applications}["totals-app"].revisions
+    before = {application.name: application for application in first.applications}["totals-app"].revisions
     third = replace(before[0], revision=3, topology_hash="third", description=sites.description(node="third"))
     assert pre(rewritten(revisions=(third, *before)))[1].startswith("Nodes +1, edges +2 -1, stores +1. as before")
 
 
 def test_large_topologies_and_long_differences_are_cut(found: Content) -> None:
     large = json.dumps(chain(500).wire())
-    one = found.applications[0]
-    revised = (replace(one.revisions[0], topology_hash="large", description=large), one.revisions[1])
-    path = addresses.application(one.name)
+    application = found.applications[0]
+    revised = (replace(application.revisions[0], topology_hash="large", description=large), application.revisions[1])
+    path = addresses.application(application.name)
     made = {
         page.path: page.text
-        for page in pages.pages(replace(found, applications=(replace(one, description=large, revisions=revised),)))
+        for page in pages.pages(
+            replace(found, applications=(replace(application, description=large, revisions=revised),))
+        )
     }[path]()
     assert "It is too large to draw here: afterlog describe" in Page(made).words
     assert 'class="topology"' not in made
     assert pre(made)[0].count("\n") == 201
     assert re.search(r"and [\d,]+ more lines$", pre(made)[0].rstrip())
-    broken = (replace(one.revisions[0], topology_hash="broken", description="{"), one.revisions[1])
-    told_of = replace(found, applications=(replace(one, description=None, revisions=broken),))
+    broken = (replace(application.revisions[0], topology_hash="broken", description="{"), application.revisions[1])
+    told_of = replace(found, applications=(replace(application, description=None, revisions=broken),))
     words = Page({page.path: page.text for page in pages.pages(told_of)}[path]()).words
     assert "What has landed cannot be compared." in words
     assert "No description of it is known." in words
@@ -392,7 +401,7 @@ def test_hostile_names_are_text_everywhere(made: Mapping[str, str]) -> None:
             page = Page(text)
             assert set(page.elements) <= set(known.split()), path
             assert not [name for name in page.attributes if name.startswith("on") or name == "style"], path
-            assert all(one.isprintable() or one == "\n" for one in text), path
+            assert all(line.isprintable() or line == "\n" for line in text), path
             assert "49</b>" not in text
             assert len(page.ids) == len(set(page.ids)), path
     assert "<script>alert(1)</script>" in Page(made[addresses.group(HOSTILE[0])]).words
@@ -442,8 +451,11 @@ def test_errors_on_pages_are_masked(filled: Settings, made: Mapping[str, str]) -
         masked = with_masks(filled, {"error": True, "do": do}, payloads=False)
         assert not [path for path, text in written(masked).items() if secret in text or "Offset <" in text]
     orders = with_masks(filled, {"error": True, "do": "drop", "topic": "orders"}, payloads=False)
-    assert {one.topic for one in gathered(orders).incidents if one.error == "<dropped>"} >= {"orders"}
-    assert {one.topic for one in gathered(orders).incidents if one.error != "<dropped>"} - {"orders", None}
+    assert {incident.topic for incident in gathered(orders).incidents if incident.error == "<dropped>"} >= {"orders"}
+    assert {incident.topic for incident in gathered(orders).incidents if incident.error != "<dropped>"} - {
+        "orders",
+        None,
+    }
 
 
 def test_the_page_of_an_incident_that_another_one_took_in_leads_to_it(settings: Settings, tmp_path: Path) -> None:
@@ -468,8 +480,8 @@ def test_the_page_of_an_incident_that_another_one_took_in_leads_to_it(settings: 
 def test_masks_change_what_is_current(filled: Settings) -> None:
     behind: list[Any] = []
     states = {
-        report._state(Warehouse(one), behind, ())
-        for one in (
+        report._state(Warehouse(masked), behind, ())
+        for masked in (
             filled,
             with_masks(filled),
             with_masks(filled, {"error": True, "do": "drop"}),
@@ -511,18 +523,18 @@ def test_pages_of_incidents_tell_their_addresses(filled: Settings) -> None:
     url = "https://a.example/reports/"
     found = gathered(filled.model_copy(update={"report": Report(url=url)}))
     made = {page.path: page.text() for page in pages.pages(found)}
-    for one in found.incidents:
-        assert one.page is not None
-        path = one.page.removeprefix(url)
-        assert (path in made, f"<code>{one.page}</code>" in made[path]) == (True, True)
-    assert {one.page for one in gathered(filled).incidents} == {None}
+    for incident_told in found.incidents:
+        assert incident_told.page is not None
+        path = incident_told.page.removeprefix(url)
+        assert (path in made, f"<code>{incident_told.page}</code>" in made[path]) == (True, True)
+    assert {incident.page for incident in gathered(filled).incidents} == {None}
 
 
 def test_the_command_for_dead_letters_asks_for_those_of_the_cluster(settings: Settings) -> None:
     settings = settings.model_copy(update={"cluster": "it's second"})
     store(settings, "gold.dlq_incidents", incident(0), incident(0, cluster="it's second"))
     (case,) = gathered(settings).incidents
-    (command,) = (one.text for one in case.commands if one.words == "its dead letters")
+    (command,) = (command.text for command in case.commands if command.words == "its dead letters")
     _, _, statement, *values = shlex.split(command)
     assert "WHERE cluster = :cluster AND " in statement
     assert values[:2] == ["--param", "cluster=it's second"]
@@ -531,7 +543,9 @@ def test_the_command_for_dead_letters_asks_for_those_of_the_cluster(settings: Se
 def test_json_carries_what_the_pages_say(found: Content) -> None:
     plain = json.loads(json.dumps(found.as_json()))
     assert plain["light"]["sentence"] == found.light.sentence
-    assert [one["incident_id"] for one in plain["incidents"]] == [one.incident_id for one in found.incidents]
+    assert [incident["incident_id"] for incident in plain["incidents"]] == [
+        incident.incident_id for incident in found.incidents
+    ]
     assert plain["incidents"][0]["blast"]["topic"] == found.incidents[0].topic
     assert plain["made_at"] == "2026-11-21T12:30:00.000Z"
     assert "description" not in plain["applications"][0]

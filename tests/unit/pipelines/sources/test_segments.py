@@ -553,15 +553,15 @@ def test_a_size_that_a_codec_is_told_is_not_taken(tmp_path: Path) -> None:
 def consistent(segment: bytes, found: list[Batch]) -> None:
     """Assert that a reading goes forward to the end of the segment, or says how many bytes it leaves unread."""
     place = 0
-    for one in found:
-        assert one.position == place
-        assert one.error in (None, *ERRORS)
-        assert one.unread_bytes in (None, len(segment) - place)
-        assert len(one.header or b"") <= 61
-        place = len(segment) if one.unread_bytes is not None else place + (one.size_in_bytes or 0)
-        if one.error is None:
-            assert one.crc_ok
-            assert 0 <= (one.base_offset or 0) <= (one.last_offset or 0) < 2**63
+    for batch_found in found:
+        assert batch_found.position == place
+        assert batch_found.error in (None, *ERRORS)
+        assert batch_found.unread_bytes in (None, len(segment) - place)
+        assert len(batch_found.header or b"") <= 61
+        place = len(segment) if batch_found.unread_bytes is not None else place + (batch_found.size_in_bytes or 0)
+        if batch_found.error is None:
+            assert batch_found.crc_ok
+            assert 0 <= (batch_found.base_offset or 0) <= (batch_found.last_offset or 0) < 2**63
     assert place == len(segment)
 
 
@@ -609,4 +609,4 @@ def test_any_control_record_is_judged(data: bytes) -> None:
 
 def test_an_offset_beyond_what_a_segment_can_hold_is_out_of_order() -> None:
     found = read(batch(0) + batch(2**31) + batch(1))
-    assert [one.error for one in found] == [None, "out_of_order", None]
+    assert [batch_found.error for batch_found in found] == [None, "out_of_order", None]
