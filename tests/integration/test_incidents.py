@@ -100,7 +100,7 @@ def ids(settings: Settings) -> dict[str, str | None]:
 
 
 @engines.compared
-@pytest.mark.thorough  # test_episodes.py has the same property for episodes, their merges and their ids
+@pytest.mark.thorough  # test_dlq_episodes.py has the same property for episodes, their merges and their ids
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_batches_in_any_order_give_the_incidents_of_all_records(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path, seed: int
