@@ -28,6 +28,7 @@ from bench import clusters, peers, replays
 from bench import incidents as labelled
 from bench import site as pages
 from bench import skew as unevenly
+from bench import small_files as questions
 from bench import stores as on_stores
 from bench import years as small_runs
 from bench.following import catch_up, follow, soak
@@ -173,6 +174,13 @@ def years(bench: Bench) -> None:
         bench.keep(
             f"{trend.name}, after {len(days)} days", trend.now / (trend.then or 1), "x", target, trend=asdict(trend)
         )
+
+
+def small_files(bench: Bench) -> None:
+    """Measure questions on two tables of 2,000 small files, after `maintain`, and after the files are merged."""
+    for state, seconds in questions.measured(bench.settings("small-files"), max(10, int(2_000 * bench.scale))).items():
+        for question, value in seconds.items():
+            bench.keep(f"{question}, {state}", value, "s")
 
 
 def segments(bench: Bench) -> None:
@@ -338,6 +346,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
         bulkheads,
         growth,
         years,
+        small_files,
         pipeline,
         increment,
         topology,
