@@ -240,7 +240,7 @@ def test_what_writes_is_refused(text: str, ask: Callable[..., str], warehouse: S
             "no table silver.dlq_recrods. Did you mean .*'silver.dlq_records'.*SHOW TABLES",
             id="mistyped table",
         ),
-        pytest.param("select * from silver.dlq_records", "land files in", id="not there yet"),
+        pytest.param("select * from silver.dlq_records", "`afterlog run` creates it", id="not there yet"),
         pytest.param("select recordcount from gold.dlq_summary", "Did you mean .*record_count", id="unknown column"),
         pytest.param("select * from gold.dlq_summary where dlq_topic = :t", "give --param t=VALUE", id="parameter"),
         pytest.param("select 1 as a, 2 as a", "Two columns are called a", id="two columns of one name"),

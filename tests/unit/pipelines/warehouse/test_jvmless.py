@@ -71,7 +71,7 @@ def test_files_that_can_hold_none_of_them_are_not_opened(settings: Settings) -> 
 
 
 def test_a_table_that_is_not_there(settings: Settings) -> None:
-    with pytest.raises(UsageError, match=r"no table gold\.letters in .* land files in .* run `afterlog run`"):
+    with pytest.raises(UsageError, match=r"no table gold\.letters in .* `afterlog run` creates it"):
         jvmless.rows(Warehouse(settings), TABLE, {"letter": "a"})
 
 
