@@ -11,6 +11,7 @@ from pipelines.errors import UsageError
 from pipelines.settings.files import text_of
 
 SCHEMES = ("s3", "s3a")
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE")
 REGION = "us-east-1"  # what a server that is not Amazon's takes
 
 
@@ -62,7 +63,7 @@ def connection() -> Connection:
     profile = _profile()
     region = _first("AWS_REGION", "AWS_DEFAULT_REGION") or profile.get("region") or (REGION if endpoint else None)
     keys = None
-    if not _first("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"):
+    if not _first(*_KEYS):
         if any(name in ("role_arn", "credential_process") or name.startswith("sso_") for name in profile):
             raise UsageError(
                 "The profile of AWS does not hold keys but says how to get them: put them into the environment, as "
@@ -72,6 +73,11 @@ def connection() -> Connection:
             secret, token = profile.get("aws_secret_access_key", ""), profile.get("aws_session_token")
             keys = Keys(profile["aws_access_key_id"], secret, token)
     return Connection(endpoint, region, keys)
+
+
+def has_keys() -> bool:
+    """Tell whether the environment or its profile has keys, or a token for them; else a role of the machine must."""
+    return bool(_first(*_KEYS) or connection().keys)
 
 
 def _profile() -> dict[str, str]:

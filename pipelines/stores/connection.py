@@ -90,7 +90,8 @@ def _name(root: str) -> str:
 def _variables_of(root: str) -> str:
     """Name what says where a store is and who asks it."""
     if s3.is_s3(root):
-        return "AWS_ENDPOINT_URL, AWS_REGION and the keys"
+        absent = "" if s3.has_keys() else ", which neither AWS_ACCESS_KEY_ID nor a profile in ~/.aws has"
+        return f"AWS_ENDPOINT_URL, AWS_REGION and the keys{absent}"
     if _is_google(root):
         return "GOOGLE_APPLICATION_CREDENTIALS and the role of the machine"
     return "the account's name, AZURE_STORAGE_ACCOUNT_KEY and the role of the machine"

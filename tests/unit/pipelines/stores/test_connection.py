@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, NoReturn
 
 import pytest
@@ -32,6 +33,25 @@ def test_a_list_that_fails_is_one_sentence_that_says_what_to_check(root: str, er
     with pytest.raises(EnvironmentLacking) as refused:
         connection.asked(root, ask)
     assert why in str(refused.value)
+
+
+def test_keys_of_s3_that_are_nowhere_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask() -> NoReturn:
+        raise GenericError("Error performing PUT http://169.254.169.254/latest/api/token")
+
+    def why() -> str:
+        with pytest.raises(EnvironmentLacking) as refused:
+            connection.asked("s3a://b/w", ask)
+        return str(refused.value)
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, os.devnull)
+    assert why().endswith("and the keys, which neither AWS_ACCESS_KEY_ID nor a profile in ~/.aws has.")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a-key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-key")
+    assert why().endswith("AWS_REGION and the keys.")
 
 
 @pytest.mark.parametrize(("root", "variable"), [(GOOGLE, "GOOGLE_ALLOW_HTTP"), (AZURE, "AZURE_ALLOW_HTTP")])
