@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +14,7 @@ from expectations.silver.dlq_records import CONTRACT
 from pipelines.erasure import Words, is_searched
 from pipelines.errors import UsageError
 from pipelines.warehouse import jvmless, rewriting
-from pipelines.warehouse.redaction import ERASED, Header, Row, Shared, prefix_of
+from pipelines.warehouse.redaction import ERASED, Header, Row, Shared, prefix_of, whole
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -218,43 +218,55 @@ def _look_at_acknowledgements(warehouse: Warehouse, selector: Selector, found: S
     One without an offset, as of a failure, cannot be told to be of a record.
     """
     import pyarrow as arrow
+    import pyarrow.compute as compute  # type: ignore[import-untyped]
 
-    messages = _messages_of(warehouse, selector, found)
+    if not (messages := _messages_of(warehouse, selector, found)):
+        return
+    offsets = arrow.array([offset for *_, offset in messages], arrow.int64())
     own_headers: set[Header] = set()
-    others: list[ArrowTable] = []
-    for table in ACKNOWLEDGED if messages else ():
-        for _, rows in rewriting.rows_of(warehouse, table, _OF_MESSAGES) if _has_rows(warehouse, table) else ():
-            is_own = []
-            for row in rows.select(_OF_MESSAGES[:5]).to_pylist():
-                place = (row["topic"], row["partition"], row["offset"])
-                is_own.append(not messages.isdisjoint({(row["cluster"], *place), (None, *place)}))
-                if is_own[-1]:
-                    found.acknowledgements.add((row["cluster"], row["_bronze_id"]))
-            own_headers |= _headers_of(rows.filter(arrow.array(is_own, arrow.bool_())))
-            others.append(rows.filter(arrow.array([not is_one for is_one in is_own], arrow.bool_())))
-    for rows in others if own_headers else ():
-        found.shared.headers |= own_headers & _headers_of(rows)
-    if own_headers and _has_rows(warehouse, DEAD_LETTERS):
-        for _, rows in rewriting.rows_of(warehouse, DEAD_LETTERS, ("cluster", "_bronze_id", "headers")):
-            ids = zip(rows.column("cluster").to_pylist(), rows.column("_bronze_id").to_pylist(), strict=True)
-            is_other = arrow.array([row not in found.rows for row in ids], arrow.bool_())
-            found.shared.headers |= own_headers & _headers_of(rows.filter(is_other))
+    for rows in _rows_of_each(warehouse, ACKNOWLEDGED, _OF_MESSAGES):
+        near = rows.filter(compute.is_in(rows.column("offset"), value_set=offsets))
+        is_own = []
+        for row in near.select(_OF_MESSAGES[:5]).to_pylist():
+            place = (row["topic"], row["partition"], row["offset"])
+            is_own.append(not messages.isdisjoint({(row["cluster"], *place), (None, *place)}))
+            if is_own[-1]:
+                found.acknowledgements.add((row["cluster"], row["_bronze_id"]))
+        own_headers |= _headers_of(near.filter(arrow.array(is_own, arrow.bool_())))
+    own = arrow.array([bronze_id for _, bronze_id in found.rows | found.acknowledgements], arrow.string())
+    tables = (*ACKNOWLEDGED, DEAD_LETTERS) if own_headers else ()
+    for rows in _rows_of_each(warehouse, tables, ("_bronze_id", "headers")):
+        others = rows.filter(compute.invert(compute.is_in(rows.column("_bronze_id"), value_set=own)))
+        found.shared.headers |= own_headers & _headers_of(others)
+
+
+def _rows_of_each(warehouse: Warehouse, tables: Sequence[str], columns: Sequence[str]) -> Iterator[ArrowTable]:
+    """Yield the rows of the data files of tables, one file after the other."""
+    for table in tables:
+        if _has_rows(warehouse, table):
+            for _, rows in rewriting.rows_of(warehouse, table, columns):
+                yield rows
 
 
 def _messages_of(warehouse: Warehouse, selector: Selector, found: Selected) -> set[tuple[Any, ...]]:
     """Return the records themselves, and those that dead letters stand for: cluster (None: any) and place."""
-    messages: set[tuple[Any, ...]] = {(letter["cluster"], *letter["place"]) for letter in found.letters}
+    messages: set[tuple[Any, ...]] = {
+        (letter["cluster"], *letter["place"]) for letter in found.letters if None not in letter["place"]
+    }
     if selector.kind == "message" and (match := _MESSAGE.fullmatch(selector.value.decode("utf-8", "replace"))):
-        messages.add((None, match["topic"], int(match["partition"]), int(match["offset"])))
+        messages.add((None, match["topic"], int(match["partition"]), min(int(match["offset"]), 2**63 - 1)))
     names = ("cluster", "_bronze_id", "original_topic", "original_partition", "original_offset")
-    for table in OF_RECORDS if found.letters else ():
-        for _, rows in rewriting.rows_of(warehouse, table, names) if _has_rows(warehouse, table) else ():
-            for cluster, bronze_id, *place in zip(*(rows.column(name).to_pylist() for name in names), strict=True):
-                if (cluster, bronze_id) in found.rows and None not in place:
-                    messages.add((cluster, *place))
+    for rows in _rows_of_each(warehouse, OF_RECORDS if found.letters else (), names):
+        for cluster, bronze_id, *place in zip(*(rows.column(name).to_pylist() for name in names), strict=True):
+            if (cluster, bronze_id) in found.rows and None not in place:
+                messages.add((cluster, *place))
     return messages
 
 
 def _headers_of(rows: ArrowTable) -> set[Header]:
-    lists = rows.column("headers").to_pylist()
-    return {(header["key"], header["value"]) for headers in lists for header in headers or () if header}
+    """Return the headers that rows have; many rows can have the same ones."""
+    import pyarrow as arrow
+
+    flat = whole(rows.column("headers")).flatten()
+    pairs = arrow.table({"key": flat.field("key"), "value": flat.field("value")}).group_by(["key", "value"])
+    return {(pair["key"], pair["value"]) for pair in pairs.aggregate([]).to_pylist()}
