@@ -63,7 +63,7 @@ def run(settings: Settings, **environment: str) -> tuple[int, str]:
 
 
 def told(receiver: Receiver) -> list[tuple[str, str | None]]:
-    return [(one["kind"], one["group"]) for _, body in receiver.got for one in body["alerts"]]
+    return [(row["kind"], row["group"]) for _, body in receiver.got for row in body["alerts"]]
 
 
 def until(holds: Callable[[], Any]) -> None:

@@ -227,8 +227,8 @@ def test_topologies_are_in_the_request_log(broker: Broker, kafka: KafkaAdmin) ->
             assert described["topologyDescriptionStatus"] == 3
             assert described["topologyDescription"] == topology
             assert connection.leave(group, member)["errorCode"] == 0
-            assert [one["errorCode"] for one in connection.delete(group)] == [0]
-            assert [one["errorCode"] for one in connection.describe(group)] == [69]
+            assert [row["errorCode"] for row in connection.delete(group)] == [0]
+            assert [row["errorCode"] for row in connection.describe(group)] == [69]
     finally:
         kafka.log_requests(False)
 
@@ -240,11 +240,11 @@ def test_topologies_are_in_the_request_log(broker: Broker, kafka: KafkaAdmin) ->
     ]
     assert pushes == [(7, 42, topology), (0, 0, topology)]
     descriptions = [
-        one["topologyDescription"]
+        row["topologyDescription"]
         for api, _, response in logged
         if api == "STREAMS_GROUP_DESCRIBE"
-        for one in response["groups"]
-        if one["groupId"] == group
+        for row in response["groups"]
+        if row["groupId"] == group
     ]
     assert descriptions == [topology, None]
     heartbeats = [

@@ -60,7 +60,7 @@ def mistakes(spark: SparkSession, settings: Settings) -> dict[tuple[str, str], s
     """Collect, run and return the command for each finding, by group and kind."""
     collect(settings)
     done = run(spark, settings, feed="collect")
-    assert {one.status for one in done.values()} <= {"passed", "idle"}
+    assert {stage_run.status for stage_run in done.values()} <= {"passed", "idle"}
     found = jvmless.rows(Warehouse(settings), "gold.dlq_misconfigurations", {"cluster": settings.cluster})
     return {(row["group_id"], row["kind"]): row["remedy"] for row in found}
 
@@ -79,7 +79,7 @@ def obey(client: KafkaAdmin, remedy: str) -> None:
     assert options["--bootstrap-server"] == [client.bootstrap_servers]
     if program == "kafka-topics.sh":
         (partitions,) = options.get("--partitions", ["1"])
-        given = dict(one.split("=", 1) for one in options["--config"])
+        given = dict(item.split("=", 1) for item in options["--config"])
         client.create_topic(options["--topic"][0], int(partitions), given)
         return
     assert program == "kafka-configs.sh"
@@ -162,7 +162,7 @@ def test_each_trap_is_found_before_a_record_is_lost_and_the_commands_repair_it(
         reads(client, group, sources[group], Action.REJECT)
     await_losses(strict, len(losing))
     reads(client, "small", "source-small", Action.REJECT, size=5000)
-    assert [one.value for one in client.read("dlq.small", expected=1)] == [None]
+    assert [item.value for item in client.read("dlq.small", expected=1)] == [None]
     reads(client, "looped", "dlq.looped", Action.REJECT)
     assert len(client.read("dlq.looped", expected=3)) == 3
 
@@ -174,7 +174,7 @@ def test_each_trap_is_found_before_a_record_is_lost_and_the_commands_repair_it(
     for group in losing:
         reads(client, group, sources[group], Action.REJECT)
     for topic in ("dlq.missing", "dlq.closed", "dlq.other.dlq", "dlq.compacted"):
-        assert [one.value for one in client.read(topic, expected=1)] == [b"x"]
+        assert [item.value for item in client.read(topic, expected=1)] == [b"x"]
 
     features = client.jvm.org.apache.kafka.clients.admin
     kind = features.FeatureUpdate.UpgradeType
@@ -219,14 +219,14 @@ def test_topologies_come_without_the_request_log(spark: SparkSession, client: Ka
         run(spark, settings, *OF_HEALTH, feed="topology")
         (pushed,) = jvmless.rows(Warehouse(settings), "silver.topology_pushes", {"cluster": settings.cluster})
         statuses = jvmless.rows(Warehouse(settings), "silver.topology_statuses", {"group_id": group})
-        assert [(one["status_name"], one["topology_hash"], one["member_count"]) for one in statuses] == [
+        assert [(row["status_name"], row["topology_hash"], row["member_count"]) for row in statuses] == [
             ("AVAILABLE", pushed["topology_hash"], 0)
         ]
         assert abs((statuses[0]["described_at"] - first.asked_at).total_seconds()) < 0.002
         (current,) = jvmless.rows(Warehouse(settings), "gold.topology_current", {"group_id": group})
         assert (current["health"], current["topology_hash"]) == ("OK", pushed["topology_hash"])
 
-        assert [one["errorCode"] for one in connection.delete(group)] == [0]
+        assert [row["errorCode"] for row in connection.delete(group)] == [0]
     collect(settings)
     assert not any("streams-requests/" in file for file in collect(settings).files)
     run(spark, settings, *OF_HEALTH, feed="topology")
@@ -239,7 +239,7 @@ def statements(settings: Settings) -> dict[tuple[str, str], dict[str, Any]]:
     found = {}
     for file in sorted(settings.landing_of("cluster-settings").glob("*.jsonl")):
         for told in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
-            values = {one["name"]: one["value"] for one in told["settings"]}
+            values = {row["name"]: row["value"] for row in told["settings"]}
             found[told["kind"], told["name"]] = {**values, "state": told["state"]}
     return found
 
@@ -283,7 +283,7 @@ def test_only_changes_land_and_what_is_gone_is_told(client: KafkaAdmin, settings
     assert after > before
 
     collect(settings)
-    assert [one for one in news(settings, seen) if one != ("cluster", "")] == []
+    assert [item for item in news(settings, seen) if item != ("cluster", "")] == []
     memory = settings.landing_of(state.DIRECTORY) / state.FILE
     kept = json.loads(memory.read_text(encoding="utf-8"))
     kept["default"]["landed_at"] -= 86_400_000
@@ -292,7 +292,7 @@ def test_only_changes_land_and_what_is_gone_is_told(client: KafkaAdmin, settings
     assert news(settings, seen) == [("cluster", "")]
     collect(settings, everything=True)
     assert ("topic", "changing") in news(settings, seen)
-    passwords = {name for one in told.values() for name in one if "password" in name or "jaas" in name}
+    passwords = {name for item in told.values() for name in item if "password" in name or "jaas" in name}
     assert passwords == set()
 
 
@@ -358,7 +358,7 @@ def test_a_streams_group_that_goes_while_it_is_hidden_is_told_gone(
         files = sorted(settings.landing_of("streams-requests").glob("*.log"))
         lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines() if group in line]
         exchanges = [json.loads(line[line.index("{") : line.rindex("}") + 1]) for line in lines]
-        return [said["errorCode"] for one in exchanges for said in one["response"]["groups"]]
+        return [said["errorCode"] for row in exchanges for said in row["response"]["groups"]]
 
     with KafkaAdmin(secured_broker.bootstrap_servers) as admin:
         admin.allow("reader", "DESCRIBE", "GROUP", group)
@@ -371,7 +371,7 @@ def test_a_streams_group_that_goes_while_it_is_hidden_is_told_gone(
             assert landed() == [0]
             admin.disallow("reader", "GROUP", group)
             assert any(f"Describe on groups '{group}'" in remark for remark in collect(settings).remarks)
-            assert [one["errorCode"] for one in connection.delete(group)] == [0]
+            assert [row["errorCode"] for row in connection.delete(group)] == [0]
         admin.allow("reader", "DESCRIBE", "GROUP", group)
         collect(settings)
         assert landed() == [0, 69]

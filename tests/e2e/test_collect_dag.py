@@ -80,7 +80,7 @@ def test_what_the_cluster_says_lands_and_becomes_a_finding(
     assert (told["groups"], told["brokers"], told["remarks"]) == (1, 1, [])
     (file,) = told["files"]
     lines = [json.loads(line) for line in Path(file).read_text(encoding="utf-8").splitlines()]
-    assert {(one["kind"], one["name"]) for one in lines} >= {("group", GROUP), ("topic", TOPIC), ("topic", LETTERS)}
+    assert {(row["kind"], row["name"]) for row in lines} >= {("group", GROUP), ("topic", TOPIC), ("topic", LETTERS)}
     assert counts(first, "bronze.cluster_settings") == [len(lines), len(lines), 0, 0, 0]
     (row,) = findings(places)
     assert (row["group_id"], row["dlq_topic"], row["kind"]) == (GROUP, LETTERS, "DLQ_MISSING")

@@ -65,7 +65,7 @@ class Image:
 
     def build(self) -> None:
         sources = next(
-            one for one in ("sources.list.d/debian.sources", "sources.list") if Path("/etc/apt", one).exists()
+            item for item in ("sources.list.d/debian.sources", "sources.list") if Path("/etc/apt", item).exists()
         )
         base = self.place / "base.tar"
         with Path("/etc/apt", sources).open("rb") as given:

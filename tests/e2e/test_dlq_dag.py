@@ -184,7 +184,7 @@ def test_a_broken_gate_is_said_in_one_sentence(broken: dict[str, Any]) -> None:
     (outcome,) = re.findall(r"outcome failed: silver: (60 rows of dlq.orders are held.*)", broken["log"])
     assert "index.html" in outcome
     frames = re.findall(r"Task failed with exception(.*?)GateBroke: ", broken["log"], re.DOTALL)
-    assert [one.count('  File "') for one in frames] == [1]
+    assert [frame.count('  File "') for frame in frames] == [1]
 
 
 def ended(receiver: Receiver, run: dict[str, Any], task: str) -> dict[str, Any]:
@@ -205,13 +205,13 @@ def test_lineage_has_what_a_task_read_and_filled_and_the_rows_that_it_wrote(
     bronze, silver = ended(receiver, first, "bronze"), ended(receiver, first, "silver")
     warehouse = good["warehouse"]
     assert bronze["eventType"] == silver["eventType"] == "COMPLETE"
-    assert [(one["namespace"], one["name"]) for one in bronze["inputs"]] == [("file", f"{good['landing']}/dlq")]
+    assert [(row["namespace"], row["name"]) for row in bronze["inputs"]] == [("file", f"{good['landing']}/dlq")]
     (table,) = bronze["outputs"]
     assert (table["namespace"], table["name"]) == ("file", f"{warehouse}/bronze/dlq_records")
     assert table["facets"]["symlinks"]["identifiers"][0]["name"] == "bronze.dlq_records"
     assert table["outputFacets"]["outputStatistics"]["rowCount"] == 59
-    assert f"{warehouse}/bronze/dlq_records" in [one["name"] for one in silver["inputs"]]
-    written = {one["name"]: one["outputFacets"]["outputStatistics"]["rowCount"] for one in silver["outputs"]}
+    assert f"{warehouse}/bronze/dlq_records" in [row["name"] for row in silver["inputs"]]
+    written = {row["name"]: row["outputFacets"]["outputStatistics"]["rowCount"] for row in silver["outputs"]}
     assert written[f"{warehouse}/silver/dlq_records"] == tables(first)["silver.dlq_records"]["written"] > 0
     assert {test["status"] for test in silver["run"]["facets"]["test"]["tests"]} == {"pass"}
 
@@ -219,8 +219,8 @@ def test_lineage_has_what_a_task_read_and_filled_and_the_rows_that_it_wrote(
 def test_lineage_has_the_results_of_a_gate_by_rule(broken: dict[str, Any], receiver: Receiver) -> None:
     event = ended(receiver, broken, "silver")
     assert event["eventType"] == "FAIL"
-    found = {one["facets"]["symlinks"]["identifiers"][0]["name"]: one["facets"] for one in event["outputs"]}
-    rules = {one["name"]: one for one in found["silver.dlq_records"]["dataQualityAssertions"]["assertions"]}
+    found = {row["facets"]["symlinks"]["identifiers"][0]["name"]: row["facets"] for row in event["outputs"]}
+    rules = {row["name"]: row for row in found["silver.dlq_records"]["dataQualityAssertions"]["assertions"]}
     failed = rules["original_offset.decimal_int64"]
     assert (failed["success"], failed["column"], failed["actual"]) == (False, "original_offset", "30 rows failed")
     assert rules["dlq_topic.not_null"]["success"]
@@ -289,7 +289,7 @@ def test_up_serves_runs_the_schedule_notes_failures_and_leaves_no_process(tmp_pa
             time.sleep(0.2)
             events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
         (raised,) = [event for event in events if event["event"] == "Task failed with exception"]
-        assert [len(one["frames"]) for one in raised["error_detail"]] == [1]
+        assert [len(row["frames"]) for row in raised["error_detail"]] == [1]
         (said,) = [event["event"] for event in events[-3:] if event["level"] == "error"]
         assert said.startswith("bronze failed: Two files in ")
         assert said.endswith("index.html")

@@ -63,7 +63,7 @@ def test_a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(broker: Broke
         code, lines = following.stop()
         said = following.log.read_text()
         assert code == 0, said
-        assert sum(one["read"] for told in lines for one in told["tables"] if one["table"] == SILVER) == 15
+        assert sum(row["read"] for told in lines for row in told["tables"] if row["table"] == SILVER) == 15
         assert said.count("It works again") >= 2
         assert said.count("No broker can be reached") == 1
         assert sorted(row["dlq_offset"] for row in found(settings, SILVER)) == list(range(15))

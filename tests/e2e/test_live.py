@@ -124,7 +124,7 @@ def landed(
         dlq={"source": "kafka", "subscribe_pattern": r"dlq\.proof"},
     )
     done = run(spark, settings, BRONZE, SILVER)
-    assert {table: one.status for table, one in done.items()} == dict.fromkeys(done, "passed")
+    assert {table: item.status for table, item in done.items()} == dict.fromkeys(done, "passed")
     return settings
 
 
@@ -168,7 +168,7 @@ def test_gold_counts_dead_letters_and_no_markers_that_the_brokers_own_log_proves
     spark: SparkSession, broker: Broker, landed: Settings
 ) -> None:
     done = run(spark, landed)
-    assert {one.status for one in done.values()} <= {"passed", "idle"}
+    assert {stage_run.status for stage_run in done.values()} <= {"passed", "idle"}
     assert in_gold(landed) == {group: len(dead(action)) for group, (action, _) in GROUPS.items()}
 
     shutil.copytree(
@@ -225,10 +225,10 @@ def pushed(broker: Broker, kafka: KafkaAdmin) -> list[str]:
             assert connection.push("proof-refused", "m1", TOPOLOGY, epoch=3)["errorCode"] == 42
             assert connection.join("proof-divided", "m2", OTHER)["errorCode"] == 0
             assert connection.push("proof-divided", "m2", OTHER)["errorCode"] == 0
-            described = {one["groupId"]: one["topologyDescriptionStatus"] for one in connection.describe(*HEALTH)}
+            described = {row["groupId"]: row["topologyDescriptionStatus"] for row in connection.describe(*HEALTH)}
             assert described == dict(zip(HEALTH, (3, 1, 3, 1, 3), strict=True))
             assert connection.leave("proof-deleted", "m1")["errorCode"] == 0
-            assert [one["errorCode"] for one in connection.delete("proof-deleted")] == [0]
+            assert [row["errorCode"] for row in connection.delete("proof-deleted")] == [0]
             connection.describe("proof-stored")  # answered only after all earlier requests are logged
         finally:
             kafka.log_requests(False)
@@ -243,7 +243,7 @@ def test_topologies_stand_in_gold_with_their_health(
     lines = pushed(broker, kafka)
     put(settings.landing_of("streams-requests") / "kafka-request.log", "".join(f"{line}\n" for line in lines).encode())
     done = run(spark, settings, *OF_TOPOLOGIES, feed="topology")
-    assert {table: one.status for table, one in done.items()} == dict.fromkeys(OF_TOPOLOGIES, "passed")
+    assert {table: item.status for table, item in done.items()} == dict.fromkeys(OF_TOPOLOGIES, "passed")
 
     current = {row["group_id"]: row for row in rows(settings, "gold.topology_current")}
     assert {group: row["health"] for group, row in current.items()} == HEALTH

@@ -100,7 +100,7 @@ def test_prometheus_scrapes_a_process_that_follows_and_its_rules_see_an_incident
             return {rule["name"]: rule["state"] for group in groups for rule in group["rules"]}
 
         def is_up() -> bool:
-            return [one["health"] for one in (ask("targets") or {}).get("activeTargets", ())] == ["up"]
+            return [row["health"] for row in (ask("targets") or {}).get("activeTargets", ())] == ["up"]
 
         def both() -> tuple[str, str]:
             return (tmp_path / "prometheus.log").read_text()[-3000:], log()
@@ -129,8 +129,8 @@ def test_prometheus_scrapes_a_process_that_follows_and_its_rules_see_an_incident
     assert checked.returncode == 0, checked.stdout + checked.stderr
     rows = {(row["run_id"], row["table"]) for row in rows_of(following.settings, "quality.stage_runs")}
     until(lambda: len(collector.spans(server)) > len(rows), log)
-    roots = {one.span_id: one.attributes["afterlog.run_id"] for one in collector.spans(server) if not one.parent_id}
-    assert {(roots[one.parent_id], one.name) for one in collector.spans(server) if one.parent_id} == rows
+    roots = {span.span_id: span.attributes["afterlog.run_id"] for span in collector.spans(server) if not span.parent_id}
+    assert {(roots[span.parent_id], span.name) for span in collector.spans(server) if span.parent_id} == rows
     assert collector.samples(server)["afterlog_cycles_total", READ] >= 1
     assert following.stop()[0] == 0
 
@@ -165,8 +165,8 @@ def test_the_first_gap_of_a_topic_and_the_next_one_are_alerts_for_an_hour(tmp_pa
 def test_a_node_exporter_shows_the_files_of_two_clusters(tmp_path: Path) -> None:
     settings = sites.filled(load(warehouse=str(tmp_path / "warehouse"), landing=str(tmp_path / "landing")))
     for name in ("default", "second"):
-        one = {"cluster": name, "metrics": Metrics(file=str(tmp_path / "files" / f"{name}.prom"))}
-        assert Meter(settings.model_copy(update=one)).refresh() == ()
+        item = {"cluster": name, "metrics": Metrics(file=str(tmp_path / "files" / f"{name}.prom"))}
+        assert Meter(settings.model_copy(update=item)).refresh() == ()
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     command = ["prometheus-node-exporter", "--collector.disable-defaults", "--collector.textfile"]

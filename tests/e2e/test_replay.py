@@ -50,7 +50,7 @@ class Happened:
 
     def sent_at(self, place: str) -> Record:
         """The source record of a place."""
-        found = {f"{one.topic}:{one.partition}:{one.offset}": one for one in self.sent}
+        found = {f"{record.topic}:{record.partition}:{record.offset}": record for record in self.sent}
         return found[place]
 
 
@@ -93,7 +93,9 @@ def happened(
 
 def drawn(happened: Happened, choice: Choice, options: Options = Options()) -> dict[str, list[str]]:  # noqa: B008
     draft = actions.drawn(happened.warehouse, choice, options)
-    return {f"{one.source.topic}:{one.source.partition}:{one.source.offset}": one.reasons for one in draft.entries}
+    return {
+        f"{entry.source.topic}:{entry.source.partition}:{entry.source.offset}": entry.reasons for entry in draft.entries
+    }
 
 
 def of(topic: str, more: str = "true") -> Choice:
@@ -114,18 +116,18 @@ def test_each_group_s_records_go_back_as_they_were_and_once(happened: Happened, 
     warehouse = happened.warehouse
     kafka.create_topic("replayed-target", 3)
     draft = actions.drawn(warehouse, of(BARE), Options(to="replayed-target"))
-    assert {one.payload_from for one in draft.eligible} == {"original"}
-    assert not any(one.headers_lost for one in draft.eligible)
+    assert {record.payload_from for record in draft.eligible} == {"original"}
+    assert not any(record.headers_lost for record in draft.eligible)
     assert store.keep(warehouse, draft)
     assert not store.keep(warehouse, draft)
     said = json.loads(actions.run(warehouse, draft.plan.plan_id, form="json").result)
     assert (said["status"], said["replayed"]) == ("FINISHED", 50)
 
     found = kafka.read("replayed-target", expected=50, committed=True)
-    added = [dict(one.headers) for one in found]
-    assert {one["afterlog.replay.plan"] for one in added} == {draft.plan.plan_id.encode()}
-    originals = [happened.sent_at((one["afterlog.replay.original"] or b"").decode()) for one in added]
-    assert len({(one.partition, one.offset) for one in originals}) == 50
+    added = [dict(item.headers) for item in found]
+    assert {row["afterlog.replay.plan"] for row in added} == {draft.plan.plan_id.encode()}
+    originals = [happened.sent_at((row["afterlog.replay.original"] or b"").decode()) for row in added]
+    assert len({(original.partition, original.offset) for original in originals}) == 50
     for record, original in zip(found, originals, strict=True):
         assert (record.key, record.value) == (original.key, original.value)
         own = tuple(pair for pair in record.headers if not pair[0].startswith("afterlog.replay."))
@@ -192,7 +194,7 @@ def test_two_machines_with_copies_of_a_warehouse(happened: Happened, kafka: Kafk
     assert "Traceback" not in complaint
 
     def standing_once() -> bool:
-        letters = [dict(one.headers)["afterlog.replay.record"] for one in kafka.read(name, committed=True)]
+        letters = [dict(item.headers)["afterlog.replay.record"] for item in kafka.read(name, committed=True)]
         return len(letters) == len(set(letters)) == count
 
     assert standing_once()
@@ -245,7 +247,7 @@ def test_what_dies_again_is_known_and_its_story_is_told(
     warehouse = happened.warehouse
     choice = of(LETTERS, "original_partition = 1 AND original_offset < 4")
     draft = actions.drawn(warehouse, choice, Options(again=True))
-    assert {one.partition for one in draft.plan.records} == {1}
+    assert {record.partition for record in draft.plan.records} == {1}
     store.keep(warehouse, draft)
     actions.run(warehouse, draft.plan.plan_id)
     letter = draft.plan.records[0].letter.coordinate
@@ -255,7 +257,7 @@ def test_what_dies_again_is_known_and_its_story_is_told(
     seen = kafka.share(
         COPIES, [SOURCE], lambda record: Action.REJECT if record.offset % 2 else Action.ACCEPT, quiet_seconds=1.0
     )
-    rejected = sum(one.action is Action.REJECT for one in seen)
+    rejected = sum(item.action is Action.REJECT for item in seen)
     kafka.read(LETTERS, expected=before + rejected)
     run(spark, happened.settings, *LANDED, "silver.dead_letters", feed=None)
 
@@ -264,9 +266,9 @@ def test_what_dies_again_is_known_and_its_story_is_told(
     died = [row for row in store.outcomes(warehouse, draft.plan.plan_id) if row["outcome"] == "DIED_AGAIN"]
     assert {row["died_in_topic"] for row in died} == {LETTERS}
     source = next(
-        one.source.coordinate
-        for one in draft.plan.records
-        if one.letter.offset == died[0]["dlq_offset"] and one.letter.partition == died[0]["dlq_partition"]
+        record.source.coordinate
+        for record in draft.plan.records
+        if record.letter.offset == died[0]["dlq_offset"] and record.letter.partition == died[0]["dlq_partition"]
     )
     story = trace.answer(warehouse, source or "").result
     assert sentence not in story
@@ -276,7 +278,7 @@ def test_what_dies_again_is_known_and_its_story_is_told(
 
     place = f"{died[0]['died_in_topic']}:{died[0]['died_in_partition']}:{died[0]['died_in_offset']}"
     chosen = actions.drawn(warehouse, Choice(records=(place,)), Options(max_replays=0))
-    assert [one.reasons for one in chosen.entries] == [["died_after_replay"]]
+    assert [entry.reasons for entry in chosen.entries] == [["died_after_replay"]]
     assert actions.drawn(warehouse, Choice(records=(place,)), Options(max_replays=9)).plan.records[0].attempt > 1
 
 
@@ -299,9 +301,9 @@ def test_a_letter_with_its_own_payload_is_not_compared_with_what_another_groups_
     topics = f"dlq_topic IN ('dlq.replayed-both', '{BARE}')"
     choice = Choice(where=f"original_partition = 0 AND original_offset = 3 AND {topics}")
     draft = actions.drawn(happened.warehouse, choice, Options(again=True))
-    found = {one.letter.topic: one.reasons for one in draft.entries}
+    found = {entry.letter.topic: entry.reasons for entry in draft.entries}
     assert found == {"dlq.replayed-both": [], BARE: ["same_source_record"]}
-    assert [one.value for one in draft.plan.records] == [b"as Spring read it"]
+    assert [record.value for record in draft.plan.records] == [b"as Spring read it"]
 
 
 def test_a_letter_stays_the_same_when_its_topics_id_is_learned(
@@ -318,8 +320,15 @@ def test_a_letter_stays_the_same_when_its_topics_id_is_learned(
         files,
         {
             "learned.jsonl": [
-                line(one.offset, topic=name, timestamp=one.timestamp, key=one.key, value=one.value, headers=one.headers)
-                for one in kafka.read(name, expected=3)
+                line(
+                    item.offset,
+                    topic=name,
+                    timestamp=item.timestamp,
+                    key=item.key,
+                    value=item.value,
+                    headers=item.headers,
+                )
+                for item in kafka.read(name, expected=3)
             ]
         },
     )
@@ -334,8 +343,8 @@ def test_a_letter_stays_the_same_when_its_topics_id_is_learned(
 
     run(spark, happened.settings, *LANDED)
     now = actions.drawn(warehouse, of(name), Options())
-    assert {one.letter.topic_id for one in now.entries} == {kafka.topic_id(name)}
-    assert [one.reasons for one in now.entries] == [["discarded"], [], ["replayed_before"]]
+    assert {entry.letter.topic_id for entry in now.entries} == {kafka.topic_id(name)}
+    assert [entry.reasons for entry in now.entries] == [["discarded"], [], ["replayed_before"]]
     assert json.loads(actions.run(warehouse, draft.plan.plan_id, form="json").result)["replayed"] == 1
     assert len(kafka.read("replayed-learned", committed=True)) == 5
 

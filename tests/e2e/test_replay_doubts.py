@@ -369,7 +369,7 @@ def test_the_rest_of_a_plan_goes_out_once_over_a_backup_and_a_restore(
     is_there = backed_up != "before the plan"
     found = reasons(warehouse, Choice(where="dlq_offset < 99"))
     refused = {"replayed_before"} if backed_up != "within the run" else {"replayed_before", "claimed"}
-    assert all(set(one) <= refused and one for one in found[:gone_out])
+    assert all(set(item) <= refused and item for item in found[:gone_out])
     assert found[gone_out:] == [[]] * (12 - gone_out)
     if is_there:
         assert json.loads(actions.run(warehouse, plan_id, form="json").result)["status"] == "FINISHED"
@@ -456,7 +456,7 @@ def test_the_first_place_and_time_survive_every_round(
         is_timed = {number: number_of_round == 0 or chance.random() < 0.3 for number in range(count)}
         share = {number for number, writer in written.items() if writer.startswith("kip")}
         bare = {number for number, writer in written.items() if writer == "kip-1191"}
-        times = {one.offset: one.timestamp for one in standing(settings, topic)}
+        times = {item.offset: item.timestamp for item in standing(settings, topic)}
         directory = Path(settings.warehouse) / "silver" / "dlq_records"
         rows = letters_row(settings, topic, count, number_of_round, now)
         for number, row in enumerate(rows):
@@ -475,18 +475,18 @@ def test_the_first_place_and_time_survive_every_round(
         choice = Choice(where=f"dlq_topic = 'dlq.{topic}.{number_of_round}'")
         plan_id = planned(warehouse, choice, Options(max_replays=99))
         assert json.loads(actions.run(warehouse, plan_id, form="json").result)["replayed"] == count
-        for one in standing(settings, topic):
-            told = dict(one.headers)
+        for item in standing(settings, topic):
+            told = dict(item.headers)
             if told.get("afterlog.replay.plan") != plan_id.encode():
                 continue
-            number = int(one.value or b"")
+            number = int(item.value or b"")
             assert (told["afterlog.replay.original"] or b"").decode() == origins[number][0]
             assert told.get("afterlog.replay.attempt") == b"%d" % (number_of_round + 1)
             if number_of_round or is_timed[number] or number in share:
                 assert int(told["afterlog.replay.timestamp"] or b"") == origins[number][1]
             else:
                 origins[number] = (origins[number][0], origins[number][1])
-            places[number], headers[number] = one.offset, one.headers
+            places[number], headers[number] = item.offset, item.headers
 
 
 def letters_row(settings: Settings, topic: str, count: int, number: int, now: datetime) -> list[dict[str, Any]]:
@@ -510,14 +510,14 @@ def test_the_replayed_record_itself_tells_its_first_place_when_tables_are_lost(
     kafka.produce(topic, [Message(b"0", b"k", timestamp=1_700_000_000_000)])
     warehouse = letters(settings, topic, 1, **BARE)
     actions.run(warehouse, planned(warehouse))
-    (first,) = [one for one in standing(settings, topic) if one.letter]
+    (first,) = [item for item in standing(settings, topic) if item.letter]
     shutil.rmtree(settings.warehouse)
     again = constant(original_offset=first.offset, dlq_offset=1, _bronze_id="again")
     warehouse = letters(settings, topic, 1, **BARE, **again)
     actions.run(warehouse, planned(warehouse))
-    found = [dict(one.headers) for one in standing(settings, topic) if one.letter.endswith(":1")]
-    assert [one["afterlog.replay.original"] for one in found] == [f"{topic}:0:0".encode()]
-    assert [one["afterlog.replay.timestamp"] for one in found] == [b"1700000000000"]
+    found = [dict(item.headers) for item in standing(settings, topic) if item.letter.endswith(":1")]
+    assert [row["afterlog.replay.original"] for row in found] == [f"{topic}:0:0".encode()]
+    assert [row["afterlog.replay.timestamp"] for row in found] == [b"1700000000000"]
 
 
 def test_an_older_version_s_replay_tells_where_its_record_came_from(
@@ -533,7 +533,7 @@ def test_an_older_version_s_replay_tells_where_its_record_came_from(
     row |= {"target_topic_id": kafka.topic_id(topic), "target_offset": 0, "replayed_at": datetime.now(UTC) - DAY}
     append.append(warehouse, contract_of(REPLAYED), [row])
     draft = actions.drawn(warehouse, ALL, Options())
-    assert [one.origin.coordinate for one in draft.plan.records] == ["orders:1:5"]
+    assert [record.origin.coordinate for record in draft.plan.records] == ["orders:1:5"]
 
 
 def test_the_oldest_hop_is_the_first_place(settings: Settings, kafka: KafkaAdmin, names: Iterator[str]) -> None:
@@ -547,7 +547,7 @@ def test_the_oldest_hop_is_the_first_place(settings: Settings, kafka: KafkaAdmin
     row |= {"timestamp": at, "outcome": "ACKNOWLEDGED", "slice": f"{0:016}:2:orders"}
     put(settings, "silver.acknowledgements", row)
     actions.run(warehouse, planned(warehouse))
-    (found,) = [dict(one.headers) for one in standing(settings, topic) if one.letter]
+    (found,) = [dict(item.headers) for item in standing(settings, topic) if item.letter]
     assert found["afterlog.replay.original"] == b"orders:2:7"
     assert found["afterlog.replay.timestamp"] == b"%d" % round(at.timestamp() * 1000)
 
@@ -562,9 +562,9 @@ def test_a_dead_letter_of_an_aborted_transaction_is_not_replayed(
     topic = next(names)
     kafka.create_topic(topic)
     kafka.create_topic(f"dlq.{topic}")
-    with kafka.transaction(f"{topic}-1") as one:
-        one.send(f"dlq.{topic}", [Message(b"0", b"key 0")])
-        one.abort()
+    with kafka.transaction(f"{topic}-1") as item:
+        item.send(f"dlq.{topic}", [Message(b"0", b"key 0")])
+        item.abort()
     kafka.produce(f"dlq.{topic}", [Message(b"2", b"key 2"), Message(b"3", b"key 3"), Message(b"4", b"key 4")])
     kafka.produce(topic, [Message(b"x", b"k")] * 9)
     kafka.delete_records(f"dlq.{topic}", 0, 0)

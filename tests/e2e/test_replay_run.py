@@ -101,9 +101,9 @@ def test_fetch(settings: Settings, kafka: KafkaAdmin) -> None:
     kafka.create_topic("fetched", 2)
     odd = Message(b"\xff\x00", b"", [("a", None), ("a", b""), ("b", b"\xfe")], partition=0, timestamp=1_600_000_000_000)
     kafka.produce("fetched", [odd, Message(None, None, partition=0), Message(b"", b"x", partition=0)])
-    with kafka.transaction("fetch-1") as one:
-        one.send("fetched", [Message(b"aborted", partition=0)])
-        one.abort()
+    with kafka.transaction("fetch-1") as item:
+        item.send("fetched", [Message(b"aborted", partition=0)])
+        item.abort()
     kafka.produce("fetched", [Message(b"deleted", partition=1), Message(b"kept", partition=1)])
     kafka.delete_records("fetched", 1, 1)
     with kafka.transaction("fetch-2") as two:
@@ -112,8 +112,8 @@ def test_fetch(settings: Settings, kafka: KafkaAdmin) -> None:
         found = fetch(settings, [*places, ("fetched", 2, 0), ("absent", 0, 0)])
     in_order = [found[place] for place in places]
     assert in_order[0] == Fetched(b"", b"\xff\x00", (("a", None), ("a", b""), ("b", b"\xfe")), 1_600_000_000_000)
-    assert [one.value for one in in_order[1:3] if isinstance(one, Fetched)] == [None, b""]
-    assert [one.key for one in in_order[1:3] if isinstance(one, Fetched)] == [None, b"x"]
+    assert [item.value for item in in_order[1:3] if isinstance(item, Fetched)] == [None, b""]
+    assert [item.key for item in in_order[1:3] if isinstance(item, Fetched)] == [None, b"x"]
     assert in_order[3:6] == [ABORTED, ABSENT, ABSENT]  # the marker, and an offset behind the end
     assert in_order[6] is ABSENT
     assert isinstance(in_order[7], Fetched)
@@ -127,7 +127,7 @@ def test_fetch_of_places_far_apart(settings: Settings, kafka: KafkaAdmin, monkey
     monkeypatch.setattr("pipelines.replay.fetch.GAP", 20)
     places = [("far", 0, offset) for offset in (0, 5, 100, 250, 299)] + [("far", 2, 299), ("far", 2, 7), ("far", 2, 8)]
     found = fetch(settings, places)
-    assert [one.value for one in found.values() if isinstance(one, Fetched)] == [
+    assert [item.value for item in found.values() if isinstance(item, Fetched)] == [
         *(b"0-0", b"0-5", b"0-100", b"0-250", b"0-299", b"2-7", b"2-8", b"2-299")
     ]
 
@@ -203,14 +203,14 @@ def test_every_byte_and_header(replays: Replays) -> None:
     ended = replays.run(plan_of("bytes", replays.settings, planned), confirmed=got.extend)
     assert (ended.status, ended.replayed, ended.skipped, ended.exit_code) == (State.FINISHED, 5, 0, 0)
     read = replays.kafka.read("replayed-bytes", committed=True, expected=5)
-    seen = {(one.partition, one.offset): one for one in read}
-    in_order = [seen[one.partition, one.offset] for one in got]
-    assert [(one.partition, one.key, one.value) for one in in_order] == [
-        (one.partition, one.key, one.value) for one in planned
+    seen = {(text.partition, text.offset): text for text in read}
+    in_order = [seen[text.partition, text.offset] for text in got]
+    assert [(text.partition, text.key, text.value) for text in in_order] == [
+        (text.partition, text.key, text.value) for text in planned
     ]
-    own = [[header for header in one.headers if not header[0].startswith("afterlog.")] for one in in_order]
+    own = [[header for header in item.headers if not header[0].startswith("afterlog.")] for item in in_order]
     assert own == [[], [], list(headers), [], []]
-    added = [dict(one.headers) for one in in_order]
+    added = [dict(item.headers) for item in in_order]
     assert added[2] == dict(headers) | {
         "afterlog.replay.plan": b"bytes",
         "afterlog.replay.record": b"dlq.of-tests:0:2",
@@ -220,8 +220,8 @@ def test_every_byte_and_header(replays: Replays) -> None:
     }
     assert set(added[3]) == ours
     assert added[4]["afterlog.replay.original"] == b"or\\xe4nge:1:2"
-    assert [one.timestamp for one in in_order] == [one.timestamp for one in got]
-    assert all(one.timestamp > began for one in got)
+    assert [item.timestamp for item in in_order] == [item.timestamp for item in got]
+    assert all(item.timestamp > began for item in got)
 
 
 def test_keys_go_where_kafkas_own_producer_puts_them(replays: Replays) -> None:
@@ -231,8 +231,8 @@ def test_keys_go_where_kafkas_own_producer_puts_them(replays: Replays) -> None:
     planned = [record(at, "placed", key=key, letters="dlq.placed") for at, key in enumerate(keys)]
     replays.run(plan_of("placed-by-key", replays.settings, planned))
     seen = replays.kafka.read("placed", committed=True, expected=160)
-    by_java = {one.key: one.partition for one in seen if one.value == b"java"}
-    assert {one.key: one.partition for one in seen if one.value != b"java"} == by_java
+    by_java = {text.key: text.partition for text in seen if text.value == b"java"}
+    assert {text.key: text.partition for text in seen if text.value != b"java"} == by_java
     assert plan.records == ()
 
 
@@ -248,8 +248,8 @@ def test_a_plan_runs_once(replays: Replays) -> None:
     told: list[Progress] = []
     got: list[Replayed] = []
     assert replays.run(plan, progress=told.append, confirmed=got.extend).replayed == 35
-    assert [one.replayed for one in told] == [0, 10, 20, 30, 35]
-    assert [one.record.position for one in got] == list(range(35))
+    assert [item.replayed for item in told] == [0, 10, 20, 30, 35]
+    assert [item.record.position for item in got] == list(range(35))
     assert replays.run(plan).status is State.FINISHED
     assert replays.is_replayed_once(plan)
 
@@ -286,7 +286,7 @@ def test_a_kill_at_a_named_point(point: str, replays: Replays) -> None:
     before = replays.replayed(plan)
     got: list[Replayed] = []
     assert replays.run(plan, confirmed=got.extend).replayed == 45
-    assert [one.record.position for one in got] == list(range(45))
+    assert [item.record.position for item in got] == list(range(45))
     assert replays.is_replayed_once(plan)
     assert before % 10 == 0 or before == 45
     aborted = 10 if point == "in a transaction with records" else 0
@@ -494,7 +494,7 @@ def test_cancel_after_a_kill(replays: Replays) -> None:
     plan = replays.plan("cancelled-dead", 45)
     assert killed(plan, replays.place, replays.settings, "after a commit")
     with replays.journal() as journal:
-        assert len(journal.claims([one.letter for one in plan.records])) == 30
+        assert len(journal.claims([record.letter for record in plan.records])) == 30
         journal.ask_cancel(plan.plan_id)
     assert replays.state(plan) is State.READY
     ended = replays.run(plan)
@@ -506,7 +506,7 @@ def test_cancel_after_a_kill(replays: Replays) -> None:
     assert ended_other is not None
     assert ended_other.replayed == replays.replayed(other) == 20
     with replays.journal() as journal:
-        assert len(journal.claims([one.letter for one in other.records])) == 20
+        assert len(journal.claims([record.letter for record in other.records])) == 20
 
 
 @pytest.mark.parametrize("point", ["after a commit", "after the journal knows of a batch"])
@@ -535,21 +535,21 @@ def test_cancel_after_a_kill_when_the_target_is_gone(replays: Replays) -> None:
     assert ended is not None
     assert (ended.status, ended.exit_code) == (State.CANCELLED, 0)
     with replays.journal() as journal:
-        assert len(journal.claims([one.letter for one in plan.records])) == 20  # they stood there, and are known
+        assert len(journal.claims([record.letter for record in plan.records])) == 20  # they stood there, and are known
 
 
 def test_two_plans_with_the_same_records(replays: Replays) -> None:
     first = replays.plan("shared", 40)
     replays.run(first)
     records = [*numbered(30, "shared")[20:], *numbered(20, "shared", letters="dlq.shared-others")]
-    ordered = [one.__class__(**{**one.__dict__, "position": at}) for at, one in enumerate(records)]
+    ordered = [item.__class__(**{**item.__dict__, "position": at}) for at, item in enumerate(records)]
     second = plan_of("shared-2", replays.settings, ordered)
     ended = replays.run(second)
     assert (ended.replayed, ended.skipped) == (20, 10)
     again = plan_of("shared-3", replays.settings, ordered, again=True)
     assert (replays.run(again).replayed, again.again) == (30, True)
     with replays.journal() as journal:
-        assert set(journal.claims([one.letter for one in ordered]).values()) <= {"shared", "shared-2", "shared-3"}
+        assert set(journal.claims([item.letter for item in ordered]).values()) <= {"shared", "shared-2", "shared-3"}
         status = journal.status("shared-2")
     assert status is not None
     assert (status.replayed, status.skipped) == (20, 10)
@@ -594,11 +594,11 @@ def test_a_stop_after_the_batch(replays: Replays) -> None:
     assert replays.is_replayed_once(plan)
 
 
-def of_a_share_group(topic: str, one: Replayed) -> list[tuple[str, bytes | None]]:
+def of_a_share_group(topic: str, text: Replayed) -> list[tuple[str, bytes | None]]:
     return [
         ("__dlq.errors.topic", topic.encode()),
-        ("__dlq.errors.partition", str(one.partition).encode()),
-        ("__dlq.errors.offset", str(one.offset).encode()),
+        ("__dlq.errors.partition", str(text.partition).encode()),
+        ("__dlq.errors.offset", str(text.offset).encode()),
     ]
 
 
@@ -607,9 +607,9 @@ def of_a_share_group(topic: str, one: Replayed) -> list[tuple[str, bytes | None]
     [
         pytest.param(of_a_share_group, id="coordinates"),
         pytest.param(
-            lambda topic, one: [
+            lambda topic, item: [
                 ("afterlog.replay.plan", topic.encode()),
-                ("afterlog.replay.record", one.record.letter.coordinate.encode()),
+                ("afterlog.replay.record", item.record.letter.coordinate.encode()),
             ],
             id="kept headers",
         ),
@@ -624,7 +624,7 @@ def test_it_pauses_when_replayed_records_die_again(
     plan = replays.plan(name, 400)
 
     def dead_letter(replayed: object) -> None:
-        letters = [Message(None, headers=headers(name, one)) for one in replayed]  # type: ignore[attr-defined]
+        letters = [Message(None, headers=headers(name, item)) for item in replayed]  # type: ignore[attr-defined]
         replays.kafka.produce(f"dlq.{name}", [*letters, *letters])
 
     ended = replays.run(plan, rate=20, confirmed=dead_letter)
@@ -648,14 +648,14 @@ def test_records_that_a_share_group_rejects_again(replays: Replays) -> None:
         assert deaths.look() == 0
         replays.kafka.dead_letter("rejects", "dlq.rejected")
 
-        def decide(one: Record) -> Action:
-            return Action.REJECT if int(one.value or b"") % 2 else Action.ACCEPT
+        def decide(item: Record) -> Action:
+            return Action.REJECT if int(item.value or b"") % 2 else Action.ACCEPT
 
         replays.kafka.share("rejects", ["rejected"], decide, expected=12)
         deadline = time.monotonic() + 60
         while deaths.look() < 6 and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert deaths.died == {one.letter.coordinate for one in plan.records if one.position % 2}
+        assert deaths.died == {record.letter.coordinate for record in plan.records if record.position % 2}
 
 
 @pytest.mark.parametrize("lacking", ["Read", "Write", "transactional id", None])

@@ -87,7 +87,7 @@ def test_one_run_reads_two_clusters_and_one_while_the_other_is_away(
     assert letters(settings) == {"eu": 6, "us": 4}
     known = progress.load(Warehouse(settings), BRONZE)
     assert known is not None
-    followed = {name: [sum(one.next.values()) for one in its.followed.values()] for name, its in known.topics.items()}
+    followed = {name: [sum(item.next.values()) for item in its.followed.values()] for name, its in known.topics.items()}
     assert followed == {"eu": [6], "us": [4]}
     assert known.topics["eu"].cluster_id != known.topics["us"].cluster_id
     assert idleness.idle(Warehouse(settings), [stage for stage in stages("dlq") if stage.table in CHAIN])
@@ -103,7 +103,7 @@ def test_one_run_reads_two_clusters_and_one_while_the_other_is_away(
     assert letters(settings) == {"eu": 9, "us": 4}
     checks = {check.name: check for check in doctor.diagnose(settings)}
     assert (checks["eu: topics of dlq"].state, checks["us: topics of dlq"].state) == ("ok", "error")
-    fresh = {one.cluster: one for one in freshness.freshness(Warehouse(settings)) if one.table == BRONZE}
+    fresh = {item.cluster: item for item in freshness.freshness(Warehouse(settings)) if item.table == BRONZE}
     assert (fresh["eu"].unread_offsets, fresh["us"].unread_offsets) == (0, None)
 
 
@@ -175,12 +175,12 @@ def test_each_cluster_gets_its_own_records_back_and_once(
             client.create_topic(topic)
             sent = [Message(value.encode()) for value in of_it[name]]
             client.produce(source, sent)
-            client.produce(topic, [replace(one, headers=kip_1191(source, 0, at)) for at, one in enumerate(sent)])
+            client.produce(topic, [replace(item, headers=kip_1191(source, 0, at)) for at, item in enumerate(sent)])
     run_chain(spark, settings, *CHAIN[:2])
 
     def standing(name: str) -> list[str]:
         with KafkaAdmin(servers[name]) as client:
-            return [(one.value or b"").decode() for one in client.read(source)]
+            return [(item.value or b"").decode() for item in client.read(source)]
 
     for done, name in enumerate(servers):
         where = f"original_topic = '{source}'"
@@ -227,7 +227,7 @@ def test_one_process_reads_two_clusters_and_waits_for_one_alone(
         following.until(lambda _: letters(settings) == {"eu": 6, "us": 4})
         second.kill()
         health = following.until(lambda health: bool(health.get("away")))
-        assert [one["cluster"] for one in health["away"]] == ["us"]
+        assert [row["cluster"] for row in health["away"]] == ["us"]
         with KafkaAdmin(servers[0]) as client:
             client.produce(TOPIC, values(6, 9))
         following.until(lambda _: letters(settings) == {"eu": 9, "us": 4})
@@ -249,12 +249,12 @@ def test_one_process_reads_two_clusters_and_waits_for_one_alone(
     assert (ran.returncode, letters(settings)) == (3, {"eu": 10, "us": 4}), ran.stderr
     assert ran.stderr.splitlines()[-1].startswith("afterlog: Cluster us: No broker can be reached")
     told: list[dict[str, Any]] = json.loads(ran.stdout)["tables"]
-    assert [(one["cluster"], one["status"]) for one in told if one["table"] == BRONZE] == [
+    assert [(row["cluster"], row["status"]) for row in told if row["table"] == BRONZE] == [
         ("eu", "passed"),
         ("us", "failed"),
     ]
     asked = command(file, "doctor", "--format", "json")
-    checks = {one["name"]: one for one in map(json.loads, asked.stdout.splitlines())}
+    checks = {row["name"]: row for row in map(json.loads, asked.stdout.splitlines())}
     assert asked.returncode == 3, asked.stderr
     assert (checks["eu: topics of dlq"]["state"], checks["us: topics of dlq"]["state"]) == ("ok", "error")
 

@@ -90,8 +90,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser.browser(tmp_path_factory.mktemp("chromium")) as one:
-        yield one
+    with browser.browser(tmp_path_factory.mktemp("chromium")) as item:
+        yield item
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_a_page_has_no_error_asks_for_nothing_outside_and_fits(
         assert cut == []
     assert (tab.errors, tab.failed, tab.dialogs) == ([], [], [])
     assert tab.requests
-    assert all(one.startswith(root) for one in tab.requests)
+    assert all(request.startswith(root) for request in tab.requests)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -163,7 +163,7 @@ def test_every_link_of_the_pages_leads_somewhere(site: Site, tab: Browser) -> No
             )
         )
     assert len(found) > 40
-    for address in sorted({one.partition("#")[0] for one in found}):
+    for address in sorted({text.partition("#")[0] for text in found}):
         assert address.startswith(site.address)
         with urllib.request.urlopen(address, timeout=10) as answer:
             assert answer.status == 200
@@ -182,7 +182,7 @@ def test_axe_finds_nothing_serious(site: Site, tab: Browser, kind: str, dark: bo
         "axe.run().then((told) => told.violations"
         ".map((one) => [one.impact, one.id, one.nodes.slice(0, 3).map((node) => node.html)]))"
     )
-    assert [one for one in violations if one[0] in ("serious", "critical")] == []
+    assert [violation for violation in violations if violation[0] in ("serious", "critical")] == []
 
 
 def test_hostile_names_are_text(site: Site, tab: Browser) -> None:

@@ -91,10 +91,10 @@ def test_spans_are_the_rows_of_stage_runs(first: First) -> None:
     rows: list[dict[str, Any]] = jvmless.rows(
         Warehouse(first.settings), "quality.stage_runs", {"cluster": first.settings.cluster}
     )
-    root, *children = sorted(collector.spans(first.server), key=lambda one: one.parent_id != PARENT.split("-")[2])
+    root, *children = sorted(collector.spans(first.server), key=lambda item: item.parent_id != PARENT.split("-")[2])
     assert root.name == "afterlog run"
-    assert {one.trace_id for one in (root, *children)} == {PARENT.split("-")[1]}
-    assert {one.parent_id for one in children} == {root.span_id}
+    assert {item.trace_id for item in (root, *children)} == {PARENT.split("-")[1]}
+    assert {child.parent_id for child in children} == {root.span_id}
     assert root.attributes == {
         "afterlog.cluster": "default",
         "afterlog.feeds": ["dlq"],
@@ -114,10 +114,12 @@ def test_spans_are_the_rows_of_stage_runs(first: First) -> None:
             del values[f"afterlog.{name}"]
         return values | ({"error.type": row["status"]} if row["status"] != "passed" else {})
 
-    def order(one: tuple[Any, ...]) -> Any:
-        return one[0], one[1]
+    def order(item: tuple[Any, ...]) -> Any:
+        return item[0], item[1]
 
-    found = [(one.name, one.start, one.end, one.is_error, one.message, one.attributes) for one in children]
+    found = [
+        (child.name, child.start, child.end, child.is_error, child.message, child.attributes) for child in children
+    ]
     expected = [
         (
             row["table"],
@@ -131,15 +133,15 @@ def test_spans_are_the_rows_of_stage_runs(first: First) -> None:
     ]
     assert sorted(found, key=order) == sorted(expected, key=order)
     assert {"passed", "broken"} == {row["status"] for row in rows}
-    assert root.start <= min(one.start for one in children)
-    assert root.end >= max(one.end for one in children)
+    assert root.start <= min(child.start for child in children)
+    assert root.end >= max(child.end for child in children)
 
 
 def test_metrics_are_those_of_prometheus(first: First) -> None:
     exposed = {
-        (one.name, tuple(sorted(one.labels.items()))): one.value
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(first.exposition.read_text())
-        for one in family.samples
+        for sample in family.samples
     }
     assert len(exposed) > 30
     assert collector.samples(first.server) == exposed
@@ -189,7 +191,7 @@ def test_a_collector_that_does_not_take_it_changes_no_run(first: First, behaviou
             OTEL_EXPORTER_OTLP_HEADERS=f"authorization={SECRET}, {SECRET} is no header",
         )
     assert ran.code == 1  # a topic is still held
-    sentences = [one for one in ran.said.splitlines() if "OpenTelemetry" in one]
+    sentences = [line for line in ran.said.splitlines() if "OpenTelemetry" in line]
     assert sentences == [
         f"afterlog: {signal} did not reach OpenTelemetry's collector at 127.0.0.1:{port}: {why}."
         for signal in ("Metrics", "Traces")
@@ -216,7 +218,7 @@ def test_a_collector_that_does_not_take_it_changes_no_run(first: First, behaviou
 def test_what_cannot_be_sent_is_one_sentence(first: First, variables: dict[str, str], before: str, why: str) -> None:
     ran = run(first.settings, before, OTEL_TRACES_EXPORTER="otlp", **variables)
     assert ran.code == 1
-    assert [one for one in ran.said.splitlines() if "OpenTelemetry" in one] == [
+    assert [line for line in ran.said.splitlines() if "OpenTelemetry" in line] == [
         f"afterlog: Traces are not sent to OpenTelemetry. {why}"
     ]
     assert "Traceback" not in ran.said

@@ -49,7 +49,7 @@ def run(spark: SparkSession, settings: Settings) -> dict[str, str]:
     """Run the stages up to the ledger; return the outcome of offset 3 by topic."""
     with lock.writer(settings, "test"):
         done = runner.run(Warehouse(settings, spark), STAGES)
-    assert {one.status for one in done} <= {"passed", "idle"}
+    assert {stage_run.status for stage_run in done} <= {"passed", "idle"}
     found = jvmless.rows(Warehouse(settings), "gold.message_ledger", {"cluster": settings.cluster, "offset": 3})
     return {row["topic"]: row["outcome"] for row in found}
 

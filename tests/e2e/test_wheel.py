@@ -193,9 +193,9 @@ def test_spark_makes_the_tables_that_a_checkout_makes(
     done(running.afterlog("run"))
     made = running.directory / "warehouse"
     compared = Comparer(Renames()).warehouses(warehouse, made)
-    assert {one.table: one.findings for one in compared if not one.is_equal} == {}
+    assert {item.table: item.findings for item in compared if not item.is_equal} == {}
     assert {"bronze.record_batches", "silver.dlq_records", "gold.dlq_incidents"} <= {
-        one.table for one in compared if one.now
+        item.table for item in compared if item.now
     }
     assert Path(done(running.afterlog("report")).strip()).is_relative_to(made)
     assert {path.name for path in running.directory.iterdir()} == {"landing", "warehouse"}

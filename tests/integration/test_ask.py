@@ -126,7 +126,7 @@ def test_duckdb_answers_what_spark_answers(name: str, rich: Settings, spark: Spa
 
 
 @engines.thorough
-@pytest.mark.parametrize("name", [name for name, one in ask.questions().items() if ":now" in one.text])
+@pytest.mark.parametrize("name", [name for name, item in ask.questions().items() if ":now" in item.text])
 def test_duckdb_answers_what_spark_answers_at_other_times(name: str, rich: Settings, spark: SparkSession) -> None:
     compared(ask.questions()[name], rich, spark, [{"now": moment, **PLACES[0]} for moment in OTHER_MOMENTS])
 
@@ -185,7 +185,7 @@ def test_the_command_answers_without_a_jvm(places: dict[str, str]) -> None:
         "ask", "top_groups", "--param", "now=2026-11-21T03:00:00Z", "--format", "json", JAVA_HOME="/none", **places
     )
     assert answered.returncode == 0, answered.stderr
-    rows = [json.loads(one) for one in answered.stdout.splitlines()]
+    rows = [json.loads(line) for line in answered.stdout.splitlines()]
     assert len(rows) == 20
     assert rows[0]["record_count"] >= rows[-1]["record_count"]
 
@@ -195,7 +195,7 @@ def test_a_question_that_is_asked_wrongly(places: dict[str, str]) -> None:
         (["top_grups"], "Did you mean 'top_groups'"),
         (["source_record_history", "--param", "topic=a"], "needs values for :offset, :partition: give --param offset="),
         (
-            ["source_record_history", *(f"--param={one}" for one in ("topic=a", "partition=x", "offset=1"))],
+            ["source_record_history", *(f"--param={item}" for item in ("topic=a", "partition=x", "offset=1"))],
             ":partition takes a whole number, not 'x'.",
         ),
         (["top_groups", "--param", "now=x"], "is no time"),
@@ -208,9 +208,9 @@ def test_a_question_that_is_asked_wrongly(places: dict[str, str]) -> None:
 
 
 def test_questions_are_listed_in_words() -> None:
-    listed = [json.loads(one) for one in afterlog("ask", "--format", "json").stdout.splitlines()]
-    assert [one["question"] for one in listed] == list(ask.questions())
-    assert all(one["asks"][-1] in "?." and one["asks"][0].isupper() and one["parameters"] for one in listed)
+    listed = [json.loads(line) for line in afterlog("ask", "--format", "json").stdout.splitlines()]
+    assert [row["question"] for row in listed] == list(ask.questions())
+    assert all(row["asks"][-1] in "?." and row["asks"][0].isupper() and row["parameters"] for row in listed)
     table = afterlog("ask").stdout
     assert all(name in table for name in ask.questions())
 
@@ -242,7 +242,7 @@ def test_statements_of_standard_input_share_a_session(places: dict[str, str]) ->
         "select count(*) > 0 as c\nfrom gold.dlq_summary",
         **places,
     )
-    assert [json.loads(one) for one in told.stdout.splitlines()] == [{"a": 1}, {"b": ";"}, {"c": True}]
+    assert [json.loads(line) for line in told.stdout.splitlines()] == [{"a": 1}, {"b": ";"}, {"c": True}]
     assert told.returncode == 2
     assert told.stderr.count("\n") == 1
     assert "nothing" in told.stderr

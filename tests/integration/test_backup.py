@@ -116,8 +116,8 @@ def test_a_lost_warehouse_comes_back_with_all_tables_and_runs_on(
         of_all_features.model_copy(update={"warehouse": str(tmp_path / name), "landing": str(tmp_path / "landing")})
         for name in ("warehouse", "undisturbed")
     )
-    for one in (settings, undisturbed):
-        shutil.copytree(of_all_features.warehouse, one.warehouse)
+    for values in (settings, undisturbed):
+        shutil.copytree(of_all_features.warehouse, values.warehouse)
     shutil.copytree(of_all_features.landing, settings.landing)
     before = contents(spark, settings)
     place = ["--warehouse", settings.warehouse]
@@ -135,11 +135,11 @@ def test_a_lost_warehouse_comes_back_with_all_tables_and_runs_on(
     assert "alerts may be sent again" in back.stderr
     assert contents(spark, settings) == before
     doctor = CliRunner().invoke(app, ["doctor", "--format", "json", *place, "--landing", settings.landing])
-    findings = [one["finding"] for one in map(json.loads, doctor.stdout.splitlines()) if one["name"] == "backups"]
+    findings = [row["finding"] for row in map(json.loads, doctor.stdout.splitlines()) if row["name"] == "backups"]
     assert [finding.split(" ")[0] for finding in findings] == ["Restored", "The"]
 
-    for one in (settings, undisturbed):
-        run(spark, one)
+    for values in (settings, undisturbed):
+        run(spark, values)
     assert tables(settings) == tables(undisturbed)
     assert len([row for row in rows(spark, settings, "silver.dlq_records") if row["dlq_topic"] == "dlq.since"]) == 5
 
@@ -203,8 +203,8 @@ def test_any_history_equals_the_undisturbed_one(
         else:
             lost(settings)
             restore(settings, place, drawn.choice(backups.known(places.of(place))))
-    for one in (settings, undisturbed):
-        run_chain(spark, one)
+    for item in (settings, undisturbed):
+        run_chain(spark, item)
     assert tables(settings) == tables(undisturbed)
 
 
@@ -279,7 +279,7 @@ def test_a_killed_restore_is_gone_on_with(spark: SparkSession, small: Settings, 
         assert isinstance(told.exception, EnvironmentLacking), refused
         assert str(place) in str(told.exception)
     doctor = CliRunner().invoke(app, ["doctor", "--format", "json", *at])
-    findings = {one["name"]: one for one in map(json.loads, doctor.stdout.splitlines())}
+    findings = {row["name"]: row for row in map(json.loads, doctor.stdout.splitlines())}
     assert (doctor.exit_code, findings["backups"]["state"]) == (3, "error")
     assert "tables" not in findings
     done = CliRunner().invoke(app, [*command, "--format", "json"])

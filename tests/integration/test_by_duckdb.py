@@ -139,7 +139,7 @@ def test_rows_that_stay_are_not_written_again_if_many_others_are_new(
     shared |= {"attribute_compared_with": "other dead letters"}
     commits = []
     for names in (("a", "b"), ("c",), ("d", "e")):
-        rows = ({**known, **shared, "incident_id": one, "attribute_name": one, "first_at": at} for one in names)
+        rows = ({**known, **shared, "incident_id": name, "attribute_name": name, "first_at": at} for name in names)
         store(settings, "gold.dlq_incidents", *rows)
         run(spark, settings, table)
         kinds = [kind for action in delta_log(settings, table) for kind in action]

@@ -30,9 +30,9 @@ def last_actions() -> dict[tuple[str, str, int, int], str]:
     last: dict[tuple[str, str, int, int], tuple[int, str]] = {}
     with gzip.open(DATA / "deliveries.jsonl.gz", "rt") as deliveries:
         for text in deliveries:
-            one = json.loads(text)
-            key = (one["group"], one["topic"], one["partition"], one["offset"])
-            last[key] = max(last.get(key, (0, "")), (one["ts"], one["action"]))
+            row = json.loads(text)
+            key = (row["group"], row["topic"], row["partition"], row["offset"])
+            last[key] = max(last.get(key, (0, "")), (row["ts"], row["action"]))
     return {key: action for key, (_, action) in last.items()}
 
 
@@ -54,7 +54,7 @@ def test_captures_agree_with_their_messages_and_with_what_happened(spark: SparkS
         json.loads(text) for topic in TOPICS for text in (DATA / "dlq" / f"dlq.{topic}.jsonl").read_text().splitlines()
     ]
     assert {place(row): (row["key"], row["value"]) for row in dead_lettered} == {
-        (one["topic"], one["partition"], one["offset"]): (decoded(one["key"]), decoded(one["value"])) for one in landed
+        (row["topic"], row["partition"], row["offset"]): (decoded(row["key"]), decoded(row["value"])) for row in landed
     }
 
     last = last_actions()

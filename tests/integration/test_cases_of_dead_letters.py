@@ -206,7 +206,7 @@ CASE: dict[str, tuple[str, dict[str, Letter]]] = {  # by file: its form, and the
         },
     ),
 }
-LETTERS = [one for _, letters in CASE.values() for one in letters.values()]
+LETTERS = [letter for _, letters in CASE.values() for letter in letters.values()]
 Landed = tuple[Settings, dict[str, StageRun]]
 
 
@@ -224,7 +224,7 @@ def test_each_file_is_a_case() -> None:
 
 def test_a_run_takes_all_in_and_recognises_the_forms(landed: Landed, spark: SparkSession) -> None:
     settings, done = landed
-    assert {one.status for one in done.values()} <= {"passed", "idle"}
+    assert {stage_run.status for stage_run in done.values()} <= {"passed", "idle"}
     assert (done[SILVER].accepted, done[SILVER].quarantined, done[SILVER].held) == (len(LETTERS), 0, 0)
     forms = Counter((row["_source"], row["form"]) for row in rows(spark, settings, BRONZE))
     assert forms == {(file, form): len(letters) for file, (form, letters) in CASE.items()}
@@ -247,7 +247,7 @@ def test_a_time_with_its_zone_is_the_same_moment(landed: Landed, spark: SparkSes
 def test_each_writer_has_incidents_of_its_own(landed: Landed, spark: SparkSession) -> None:
     settings, _ = landed
     found = rows(spark, settings, INCIDENTS)
-    expected = Counter((one.owner, one.origin and one.origin.split(":")[0], one.exception) for one in LETTERS)
+    expected = Counter((item.owner, item.origin and item.origin.split(":")[0], item.exception) for item in LETTERS)
     assert expected["connector orders-jdbc", "crm.orders", NO_SCHEMA["exception"]] == 3
     assert {
         (row["owner"], row["original_topic"], row["exception_class"]): row["record_count"] for row in found

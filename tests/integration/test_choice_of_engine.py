@@ -37,8 +37,8 @@ Engines = dict[str, dict[str, StageRun]]
 def ran(spark: SparkSession, settings: Settings, engine: str) -> dict[str, StageRun]:
     """Run all feeds by an engine; return the stages that had input, by table."""
     done = run(Warehouse(settings.model_copy(update={"engine": engine}), spark), CATALOG)
-    assert not [one for one in done if one.status not in ("passed", "idle", "broken")], done
-    return {one.table: one for one in done if one.status != "idle"}
+    assert not [stage_run for stage_run in done if stage_run.status not in ("passed", "idle", "broken")], done
+    return {stage_run.table: stage_run for stage_run in done if stage_run.status != "idle"}
 
 
 def by_both(spark: SparkSession, empty: Path, scratch: Path, fill: object) -> tuple[Engines, list[Settings]]:
@@ -61,11 +61,11 @@ def check(found: Engines, made: Iterable[Settings]) -> None:
     for table, stage_run in found[SPARK].items():
         if table in kinds:
             assert (stage_run.engine, stage_run.engine_reason) == (SPARK, "the setting engine asks for it")
-    of_auto = {table: one.engine for table, one in found["auto"].items() if table in kinds}
+    of_auto = {table: stage_run.engine for table, stage_run in found["auto"].items() if table in kinds}
     claimed = {table for table in of_auto if isinstance(kinds[table], Split) or suits_duckdb(table)}
     assert of_auto == {table: DUCKDB if table in claimed else SPARK for table in of_auto}
     both = Comparer(Renames()).warehouses(*(Path(settings.warehouse) for settings in made))
-    different = {one.table: one.findings for one in both if not one.is_equal}
+    different = {item.table: item.findings for item in both if not item.is_equal}
     assert {table for table in different if not table.startswith("quality.")} == set(), different  # they tell engines
 
 
@@ -88,7 +88,7 @@ def both(
 @pytest.mark.thorough
 def test_every_table_is_the_same_by_either_engine(both: tuple[Engines, list[Settings]]) -> None:
     check(*both)
-    assert {one.table for one in CATALOG if isinstance(one, Derive)} <= both[0]["auto"].keys()
+    assert {stage.table for stage in CATALOG if isinstance(stage, Derive)} <= both[0]["auto"].keys()
 
 
 @engines.thorough
@@ -131,5 +131,5 @@ def test_a_refusal_is_told_once_and_left_to_spark(
     done = run_chain(spark, settings)
     assert done["gold.dlq_summary"].engine == SPARK
     assert done["gold.dlq_summary"].engine_reason == "a function that it does not have"
-    told = [one.getMessage() for one in caplog.records if "gold.dlq_summary" in one.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "gold.dlq_summary" in record.getMessage()]
     assert told == ["DuckDB cannot do gold.dlq_summary (a function that it does not have), so Spark does it."]

@@ -34,7 +34,7 @@ def test_a_clock_that_goes_back_a_year_and_is_set_right(empty_warehouse: Path, t
     def afterlog(*command: str, shift: timedelta) -> str:
         done = subprocess.run(
             [sys.executable, "-c", "from pipelines.cli import main; main()", *command],
-            env=other_clock.environment(library, shift) | {f"AFTERLOG_{name}": one for name, one in place.items()},
+            env=other_clock.environment(library, shift) | {f"AFTERLOG_{name}": item for name, item in place.items()},
             capture_output=True,
             text=True,
             timeout=300,
@@ -43,17 +43,17 @@ def test_a_clock_that_goes_back_a_year_and_is_set_right(empty_warehouse: Path, t
         return done.stdout
 
     def run(batch: int, shift: timedelta) -> None:
-        land(settings, {f"{batch}.jsonl": [line(3 * batch + one) for one in range(3)]})
+        land(settings, {f"{batch}.jsonl": [line(3 * batch + item) for item in range(3)]})
         afterlog("run", "--feed", "dlq", shift=shift)
 
     def clocks(shift: timedelta) -> list[str]:
         told = map(json.loads, afterlog("doctor", "--format", "json", shift=shift).splitlines())
-        return [one["finding"] for one in told if one["name"] == "clock"]
+        return [row["finding"] for row in told if row["name"] == "clock"]
 
     def nothing_goes(shift: timedelta) -> None:
         before = tables(settings)
         told = json.loads(afterlog("maintain", "--format", "json", shift=shift))
-        assert sum(one["rows"] + one["files"] for one in told["tables"]) == 0
+        assert sum(row["rows"] + row["files"] for row in told["tables"]) == 0
         assert tables(settings) == before
 
     run(0, NOW)

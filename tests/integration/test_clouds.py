@@ -135,8 +135,8 @@ def test_a_stopped_writer_is_taken_over_and_writes_nothing_more(place: str) -> N
 
 def test_of_two_commits_over_one_version_one_fails(place: str) -> None:
     write_deltalake(place, pa.table({"n": pa.array([1])}), storage_options=objects(place).options())
-    one, other = opened(place), opened(place)
-    few_rows.append(one, pa.table({"n": pa.array([2])}), few_rows.Turn("one", is_shared=True))
+    item, other = opened(place), opened(place)
+    few_rows.append(item, pa.table({"n": pa.array([2])}), few_rows.Turn("one", is_shared=True))
     with pytest.raises(WriterBusy):
         few_rows.append(other, pa.table({"n": pa.array([3])}), few_rows.Turn("other", is_shared=True))
     assert (numbers(opened(place)), opened(place).version()) == ([1, 2], 1)
@@ -168,8 +168,8 @@ def test_drivers_of_spark_that_append_to_a_table_lose_nothing(place: str, for_sp
     times = 3
     write_deltalake(place, pa.table({"n": pa.array([-1])}), storage_options=objects(place).options())
     program = DRIVER.replace("afterlog.S3LogStore", for_spark)
-    with started(program, "0", str(times), place) as one, started(program, "100", str(times), place) as other:
-        both = (one, other)
+    with started(program, "0", str(times), place) as item, started(program, "100", str(times), place) as other:
+        both = (item, other)
         assert [driver.said() for driver in both] == ["ready", "ready"]
         for driver in both:
             driver.tell("go")

@@ -54,23 +54,23 @@ def land(spark: SparkSession, settings: Settings, copies: Iterable[Copy]) -> Non
     names = [column.name for column in BRONZE.columns]
     given = [
         {
-            "_source": one.source,
-            "_bronze_id": one.bronze_id,
+            "_source": copy.source,
+            "_bronze_id": copy.bronze_id,
             "cluster": settings.cluster,
             "topic": "dlq.orders",
-            "topic_id": one.topic_id,
+            "topic_id": copy.topic_id,
             "partition": 0,
-            "offset": one.offset,
+            "offset": copy.offset,
             "timestamp_type": 0,
             "key": b"k",
-            "value": one.content.encode(),
-            "headers": kip_1191(offset=one.offset if one.good else "none"),
-            "lossy_encoding": one.lossy,
+            "value": copy.content.encode(),
+            "headers": kip_1191(offset=copy.offset if copy.good else "none"),
+            "lossy_encoding": copy.lossy,
         }
-        for one in copies
+        for copy in copies
     ]
     schema = ", ".join(f"`{column.name}` {column.type}" for column in BRONZE.columns)
-    frame = spark.createDataFrame([[one.get(name) for name in names] for one in given], schema).coalesce(1)
+    frame = spark.createDataFrame([[item.get(name) for name in names] for item in given], schema).coalesce(1)
     Warehouse(settings, spark).insert(frame, BRONZE)
 
 
@@ -84,38 +84,38 @@ def standing(spark: SparkSession, settings: Settings) -> dict[int, dict[str | No
     return found
 
 
-def taken(here: Standing, one: Copy) -> str:
+def taken(here: Standing, item: Copy) -> str:
     """Apply the rules to one copy of the record at a place, and return its outcome."""
     nameless = here.get(None)
-    if one.topic_id is not None:
-        if one.topic_id in here:
-            return "duplicate" if here[one.topic_id].content == one.content else "conflict"
-        if nameless and (nameless.lossy or nameless.content == one.content):
+    if item.topic_id is not None:
+        if item.topic_id in here:
+            return "duplicate" if here[item.topic_id].content == item.content else "conflict"
+        if nameless and (nameless.lossy or nameless.content == item.content):
             del here[None]
-        here[one.topic_id] = one
+        here[item.topic_id] = item
         return "accepted" if not nameless or None in here or nameless.lossy else "duplicate"
     named = [other for topic_id, other in here.items() if topic_id is not None]
-    if (one.lossy and here) or one.content in {other.content for other in named}:
+    if (item.lossy and here) or item.content in {other.content for other in named}:
         return "duplicate"
     if nameless and not nameless.lossy:
-        return "duplicate" if nameless.content == one.content else "conflict"
-    if nameless and nameless.bronze_id == one.bronze_id:
+        return "duplicate" if nameless.content == item.content else "conflict"
+    if nameless and nameless.bronze_id == item.bronze_id:
         return "duplicate"
-    here[None] = one
+    here[None] = item
     return "accepted"
 
 
 def batch_taken(model: dict[int, Standing], refused: set[str], batch: list[Copy]) -> dict[str, int]:
     """Apply the rules to a batch: first copies from topics, then lossless copies from files, then lossy ones."""
     counts = dict.fromkeys(("accepted", "duplicates", "quarantined"), 0)
-    for one in sorted(batch, key=lambda copy: (copy.topic_id is None, copy)):
-        outcome = taken(model.setdefault(one.offset, {}), one)
-        if outcome == "conflict" and one.bronze_id not in refused:
-            refused.add(one.bronze_id)
+    for item in sorted(batch, key=lambda copy: (copy.topic_id is None, copy)):
+        outcome = taken(model.setdefault(item.offset, {}), item)
+        if outcome == "conflict" and item.bronze_id not in refused:
+            refused.add(item.bronze_id)
             counts["quarantined"] += 1
         else:
             if outcome != "conflict":  # a row that the table holds leaves quarantine
-                refused.discard(one.bronze_id)
+                refused.discard(item.bronze_id)
             counts["accepted" if outcome == "accepted" else "duplicates"] += 1
     return counts
 
@@ -130,14 +130,14 @@ def hold_equal(spark: SparkSession, settings: Settings, seed: int, places: int, 
         for offset in range(places):
             for _ in range(seeded.choice([0, 0, 1, 1, 2, 3, 4])):
                 content = seeded.choice("ccd" if offset % 2 else "cde")
-                one = (
+                item = (
                     of_topic(offset, content, seeded.choice("xxy"))
                     if seeded.random() < 0.45
                     else of_file(offset, content, seeded.choice("ab") + str(number), lossy=seeded.random() < 0.3)
                 )
-                batch[one.source, one.bronze_id] = one
+                batch[item.source, item.bronze_id] = item
         known = {(row["_source"], row["_bronze_id"]) for row in rows(spark, settings, BRONZE.table)}
-        fresh = [one for name, one in batch.items() if name not in known]
+        fresh = [item for name, item in batch.items() if name not in known]
         land(spark, settings, fresh)
 
         done = run(spark, settings, SILVER)[SILVER]
@@ -146,7 +146,7 @@ def hold_equal(spark: SparkSession, settings: Settings, seed: int, places: int, 
         assert {name: getattr(done, name) for name in counts} == counts
         assert done.read == sum(counts.values()) == len(fresh)
         expected = {
-            offset: {topic_id: (one.content, one.lossy, one.bronze_id) for topic_id, one in here.items()}
+            offset: {topic_id: (item.content, item.lossy, item.bronze_id) for topic_id, item in here.items()}
             for offset, here in model.items()
         }
         assert standing(spark, settings) == expected
@@ -199,14 +199,17 @@ def test_one_record_counts_once_downstream(spark: SparkSession, settings: Settin
     for offset, steps in enumerate(COPIES.values()):
         for number, step in enumerate(steps):
             batches[number] += [
-                of_topic(offset, one.content, one.topic_id)
-                if one.topic_id
-                else of_file(offset, one.content, lossy=one.lossy)
-                for one in step
+                of_topic(offset, item.content, item.topic_id)
+                if item.topic_id
+                else of_file(offset, item.content, lossy=item.lossy)
+                for item in step
             ]
     for batch in batches.values():
         land(spark, settings, batch)
-        assert {one.status for one in run(spark, settings, *DOWNSTREAM, feed=None).values()} <= {"passed", "idle"}
+        assert {stage_run.status for stage_run in run(spark, settings, *DOWNSTREAM, feed=None).values()} <= {
+            "passed",
+            "idle",
+        }
         first = first or came(settings)
     assert came(settings) == first
     assert first.keys() == {*range(len(COPIES))}
@@ -271,8 +274,8 @@ def came(settings: Settings) -> dict[int, tuple[Any, str]]:
 @pytest.mark.thorough
 def test_readmit_takes_a_conflict_that_its_topic_explains(spark: SparkSession, settings: Settings) -> None:
     first, second = of_file(0, "c"), of_file(0, "d", "b")
-    for one in (first, second):
-        land(spark, settings, [one])
+    for item in (first, second):
+        land(spark, settings, [item])
         run(spark, settings, SILVER)
     assert [row["violations"] for row in rows(spark, settings, "quarantine.dlq_records")] == [["grain.conflict"]]
     land(spark, settings, [of_topic(0, "d", "x"), of_file(1, "c"), of_file(1, "d", "b")])
@@ -324,7 +327,7 @@ def test_a_run_that_dies_between_two_steps_converges(
     batch_taken(model, refused, [of_file(0, "c"), of_file(1, "?", lossy=True), of_file(2, "c")])
     batch_taken(model, refused, fresh)
     assert standing(spark, settings) == {
-        offset: {topic_id: (one.content, one.lossy, one.bronze_id) for topic_id, one in here.items()}
+        offset: {topic_id: (item.content, item.lossy, item.bronze_id) for topic_id, item in here.items()}
         for offset, here in model.items()
     }
     assert {row["_bronze_id"] for row in rows(spark, settings, "quarantine.dlq_records")} == refused != set()

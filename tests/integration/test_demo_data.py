@@ -31,7 +31,7 @@ FED = (  # questions without an answer in the captures alone
 def test_the_week_of_the_demo_is_found_as_it_happened(spark: SparkSession, settings: Settings) -> None:
     land_week(settings, END)
     done = run(Warehouse(settings, spark), stages())
-    assert {one.status for one in done} <= {"passed", "idle"}
+    assert {stage_run.status for stage_run in done} <= {"passed", "idle"}
     found = score(Warehouse(settings), week())
     assert (found.misses, found.shares) == ([], {"incidents": 1.0, "verdicts": 1.0, "suspects": 1.0})
     assert found.suspects.total() == 2
@@ -53,7 +53,7 @@ def test_dead_letters_of_the_demo_show_every_profile_fill_the_quarantine_and_mee
         16,
         3,
     )
-    assert {one.status for one in gold} == {"passed"}
+    assert {item.status for item in gold} == {"passed"}
     quarantine = Warehouse(settings, spark).read("quarantine.dlq_records")
     assert quarantine.where("array_contains(violations, 'grain.conflict')").count() == 1
     accepted = Warehouse(settings, spark).read("silver.dlq_records")

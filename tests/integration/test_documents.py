@@ -148,10 +148,10 @@ def test_settings_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_topics, of_clusters = shown("docs/kafka.md", "toml")
     of_schemas, of_masks, of_landing = shown("docs/settings.md", "toml")
     for_pages = [settings_of(block, tmp_path, monkeypatch).report for block in shown("docs/page.md", "toml")]
-    assert [(one.publish is None, one.url is None) for one in for_pages] == [(True, False), (False, True)]
-    assert [one.is_avro for one in settings_of(of_schemas, tmp_path, monkeypatch).schemas] == [True, False]
+    assert [(page.publish is None, page.url is None) for page in for_pages] == [(True, False), (False, True)]
+    assert [schema.is_avro for schema in settings_of(of_schemas, tmp_path, monkeypatch).schemas] == [True, False]
     assert len(settings_of(of_masks, tmp_path, monkeypatch).privacy) == 4
-    assert [one.at for one in settings_of(of_landing, tmp_path, monkeypatch).privacy] == ["landing"]
+    assert [item.at for item in settings_of(of_landing, tmp_path, monkeypatch).privacy] == ["landing"]
     assert settings_of(of_segments, tmp_path, monkeypatch).segments.cleanup_policy[0].policy == "delete"
     assert "`AFTERLOG_LOCK__WAIT_SECONDS=5`" in DOCUMENTS["docs/settings.md"]
     monkeypatch.setenv("AFTERLOG_LOCK__WAIT_SECONDS", "5")
@@ -165,7 +165,7 @@ def test_settings_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     topics = loaded.topics_of("dlq")
     assert topics is not None
     each = settings_of(of_clusters, tmp_path, monkeypatch).of_clusters()
-    assert [(one.cluster, one.kafka.username, one.kafka.password) for one in each] == [
+    assert [(item.cluster, item.kafka.username, item.kafka.password) for item in each] == [
         ("eu", "afterlog-eu", None),
         ("us-1", "afterlog-us", None),
     ]

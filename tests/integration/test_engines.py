@@ -359,8 +359,8 @@ def test_each_table_that_claims_duckdb_is_refreshed_by_it(stage: Summarise, sett
                     opened = warehouse.opened_table(table)
                     few_rows.append(opened, rows.cast(few_rows.schema_of(opened.schema())), few_rows.Turn(""))
                 batch = {table: Batch(start, warehouse.last_version(table) or 0) for table in stage.inputs}
-                with engine.opened(warehouse, stage.table) as one:
-                    found = Refreshing(Choice(DUCKDB, ""), one, warehouse, stage, refresh_of(stage), batch).found()
+                with engine.opened(warehouse, stage.table) as item:
+                    found = Refreshing(Choice(DUCKDB, ""), item, warehouse, stage, refresh_of(stage), batch).found()
                     if found is not None:
                         found.write()
                         made += found.count
@@ -374,7 +374,7 @@ def create(warehouse: Warehouse, contract: Contract) -> None:
 
 def agreed(tables: dict[str, arrow.Table]) -> dict[str, arrow.Table]:
     """Let a marker that names a dead letter have the slice of the dead letter's source."""
-    records, markers = (tables.get(f"silver.{one}") for one in ("dlq_records", "dlq_control_markers"))
+    records, markers = (tables.get(f"silver.{item}") for item in ("dlq_records", "dlq_control_markers"))
     if records is None or markers is None:
         return tables
     slices = {}

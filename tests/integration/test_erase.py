@@ -164,7 +164,7 @@ def test_a_person_is_in_no_file_and_all_counts_stay(spark: SparkSession, setting
     fingerprint = its_fingerprint(settings)
     assert {hash_of(WHO)} & {*numbers(tables(settings))}
     planned = plan(settings, KEY)
-    assert {one.table for one in planned.tables} >= {"bronze.dlq_records", "silver.dlq_records", "held.dlq_records"}
+    assert {table.table for table in planned.tables} >= {"bronze.dlq_records", "silver.dlq_records", "held.dlq_records"}
     assert counts(settings) == before
 
     done = erase(settings, KEY)
@@ -175,16 +175,18 @@ def test_a_person_is_in_no_file_and_all_counts_stay(spark: SparkSession, setting
     assert b"Hillside" not in b"".join(map(repr_of, tables(settings).values()))
     assert done.is_done, done.left
     assert (done.records, done.landed) == (4 + 3 + 12, 4)
-    assert {(one.table, one.rows) for one in done.tables} == {(one.table, one.rows) for one in planned.tables}
+    assert {(table.table, table.rows) for table in done.tables} == {
+        (table.table, table.rows) for table in planned.tables
+    }
     assert counts(settings) == before
     assert not Path(settings.warehouse, UNDER_WAY).exists()
     told = jvmless.rows(Warehouse(settings), "quality.erasures", {"erasure_id": done.erasure_id})
-    assert {row["table"] for row in told} == {None, *(one.table for one in done.tables)}
+    assert {row["table"] for row in told} == {None, *(table.table for table in done.tables)}
 
     warehouse = Warehouse(settings)
     versions = {table: warehouse.last_version(table) for table in tables(settings)}
     found = run(spark, settings, feed=None)  # nothing is new, and nothing is read again
-    assert {one.status for one in found.values()} <= {"held", "idle"}
+    assert {item.status for item in found.values()} <= {"held", "idle"}
     assert {table: warehouse.last_version(table) for table in tables(settings)} == versions
     assert counts(settings) == before
 
@@ -197,8 +199,8 @@ def scanned(settings: Settings, table: str) -> list[dict[str, Any]]:
 def numbers(value: Any) -> Iterator[int]:
     """All whole numbers in nested values."""
     if isinstance(value, dict | list | tuple):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from numbers(one)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from numbers(item)
     elif isinstance(value, int):
         yield value
 
@@ -270,7 +272,7 @@ def test_a_killed_erasure_is_completed(settings: Settings, tmp_path: Path, monke
 
         with pytest.raises(Killed):
             erase(killed, KEY, die)
-        assert ["not done" in one.finding for one in checks(killed)] == [True], step
+        assert ["not done" in check.finding for check in checks(killed)] == [True], step
         with pytest.raises(UsageError):
             erase(killed, Selector("key", b"another"))
         done = erase(killed, KEY)
@@ -287,7 +289,7 @@ def erased_by(settings: Settings) -> list[Any]:
     audited = scanned(settings, "quality.erasures")
     dropped = ("erased_at", "began_at", "finished_at", "file_count")
     return [
-        sorted(({name: one for name, one in row.items() if name not in dropped} for row in each), key=repr)
+        sorted(({name: item for name, item in row.items() if name not in dropped} for row in each), key=repr)
         for each in (noted, audited)
     ]
 
@@ -464,5 +466,5 @@ def test_the_command_shows_nothing_of_what_it_erases(settings: Settings, tmp_pat
     assert json.loads(done.stdout)["left"] == []
     again = CliRunner().invoke(app, ["erase", "--key", f"@{secret}", "--yes", *place])
     assert "0 records" in again.stdout
-    for one in (would, refused, twice, wrong, name, done, again):
-        assert MARKER not in f"{one.output}{one.exception}"
+    for item in (would, refused, twice, wrong, name, done, again):
+        assert MARKER not in f"{item.output}{item.exception}"

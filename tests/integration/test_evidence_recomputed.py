@@ -218,10 +218,10 @@ def of_one_producer(truth: Truth, row: Mapping[str, Any], found: Mapping[str, st
         row["attribute_kind"],
         row["attribute_name"],
     )
-    one = best(truth, row)
-    share, elsewhere, others = truth.attributes[one]
+    item = best(truth, row)
+    share, elsewhere, others = truth.attributes[item]
     says_share(found["share"], share, least=True)
-    assert bool(found["of"]) is all(one not in letter.attributes for letter in truth.letters)
+    assert bool(found["of"]) is all(item not in letter.attributes for letter in truth.letters)
     says_share(found["elsewhere"], elsewhere)
     assert found["others"] == others
 
@@ -311,15 +311,17 @@ def best(truth: Truth, row: Mapping[str, Any]) -> Any:
         assert not truth.attributes
         return None
 
-    def rank(one: Any) -> Fraction:
-        share, elsewhere, _ = truth.attributes[one]
+    def rank(item: Any) -> Fraction:
+        share, elsewhere, _ = truth.attributes[item]
         return share - (Fraction(1, 2) if elsewhere is None else elsewhere)
 
-    named = [one for one in truth.attributes if one[:2] == (row["attribute_kind"], row["attribute_name"])]
+    named = [
+        attribute for attribute in truth.attributes if attribute[:2] == (row["attribute_kind"], row["attribute_name"])
+    ]
     named += [("client", row["attribute_name"], None)] if row["attribute_kind"] == "client" else []
-    one = max(named, key=rank)
-    assert rank(one) == max(map(rank, truth.attributes))
-    return one
+    item = max(named, key=rank)
+    assert rank(item) == max(map(rank, truth.attributes))
+    return item
 
 
 def verdicts(truth: Truth, row: Mapping[str, Any], **changed: Any) -> set[str]:
@@ -354,8 +356,8 @@ def counts(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> No
 def usual_rate(truth: Truth) -> Fraction | None:
     """Return how many records an hour the owner dead-letters at the hour of the week, by up to 8 weeks before."""
     hour, week = 3600 * SECOND, 7 * 24 * 3600 * SECOND
-    timed = [(key[:2], one) for key, of in truth.silver.letters.items() for one in of if one.has_time]
-    times = [(owner, one.at - one.at % hour) for owner, one in timed]
+    timed = [(key[:2], item) for key, of in truth.silver.letters.items() for item in of if item.has_time]
+    times = [(owner, item.at - item.at % hour) for owner, item in timed]
     begin = truth.letters[0].at - truth.letters[0].at % hour
     hours = sorted({at for _, at in times})
     first = max(at for place, at in enumerate(hours) if not place or hours[place - 1] < at - 8 * week)
@@ -421,12 +423,12 @@ def severity(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> 
 
 @sentence(rf"(?P<without>{N}) records? (?:has|have) no payload\.")
 def without_payload(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
-    assert number(found["without"]) == sum(not one.has_payload for one in truth.letters) > 0
+    assert number(found["without"]) == sum(not letter.has_payload for letter in truth.letters) > 0
 
 
 def reason(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     """Check a reason of a severity."""
-    records, at = len(truth.letters), [one.at for one in truth.letters]
+    records, at = len(truth.letters), [letter.at for letter in truth.letters]
     said = {name: text for name, text in found.items() if text is not None}
     if "partition" in said:
         assert int(said["partition"]) == truth.partition_share[1]
@@ -438,7 +440,7 @@ def reason(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> No
     if "a_minute" in said:
         says_rate(said["a_minute"], Fraction(records * 60 * SECOND, max(at[-1] - at[0], 60 * SECOND)))
     if "lost" in said:
-        says_share(said["lost"], Fraction(sum(not one.has_payload for one in truth.letters), records))
+        says_share(said["lost"], Fraction(sum(not letter.has_payload for letter in truth.letters), records))
     if "sources" in said:
         says_sources(said["sources"], truth)
 
@@ -531,20 +533,20 @@ def suspected_attribute(truth: Truth, row: Mapping[str, Any], found: Mapping[str
 )
 def suspected_group(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     assert found["group"] == truth.key[0]
-    first = min(one.at for key, of in truth.silver.letters.items() if key[:2] == truth.key[:2] for one in of)
+    first = min(item.at for key, of in truth.silver.letters.items() if key[:2] == truth.key[:2] for item in of)
     before = (truth.letters[0].at - first) // SECOND
     assert before > 0
     assert found["minutes"] is None or int(found["minutes"]) == before // 60
     assert found["hours"] is None or int(found["hours"]) == before // 3600
-    assert any(key[2] == truth.topic and one.at < first for key, of in truth.silver.letters.items() for one in of)
+    assert any(key[2] == truth.topic and item.at < first for key, of in truth.silver.letters.items() for item in of)
 
 
 @sentence(re.escape(story.no_change(knows_deployments=False)))
 def no_change(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     """Check that the owner is not new on the topic: no other change lands here."""
     hour, begin = 3600 * SECOND, truth.letters[0].at
-    first = min(one.at for key, of in truth.silver.letters.items() if key[:2] == truth.key[:2] for one in of)
-    of_topic = min(one.at for key, of in truth.silver.letters.items() if key[2] == truth.topic for one in of)
+    first = min(item.at for key, of in truth.silver.letters.items() if key[:2] == truth.key[:2] for item in of)
+    of_topic = min(item.at for key, of in truth.silver.letters.items() if key[2] == truth.topic for item in of)
     assert not (truth.topic and of_topic < first - hour and first < begin <= first + 24 * hour)
 
 
@@ -602,7 +604,7 @@ def test_each_sentence_is_true(
     settings = warehouse_of(empty_warehouse, tmp_path, dlq={"profile": [OWN]})
     history.land(settings)
     done = run_needed(spark, settings, INCIDENTS, SUSPECTS, SUMMARY)
-    assert {one.status for one in done.values()} <= {"passed", "idle"}, done
+    assert {stage_run.status for stage_run in done.values()} <= {"passed", "idle"}, done
     silver = Silver(settings)
     truths = {(*truth.key[:6], truth.letters[0].at, truth.letters[-1].at): truth for truth in silver.truths}
     rows = jvmless.rows(Warehouse(settings), INCIDENTS, {"cluster": settings.cluster})
@@ -619,13 +621,13 @@ def test_each_sentence_is_true(
         assert row["sentence"].startswith(head), (row["sentence"], head)
         assert truth.verdict(attribute=best(truth, row)) == row["verdict"], (row, truth.around)
         said = [row["sentence"].removeprefix(head), row["would_change"], text[2], *text[begin + 1 : end - 1]]
-        said += [one for one in text[4 : begin - 1] if not re.match(OF_A_STATE, one.strip())]
+        said += [item for item in text[4 : begin - 1] if not re.match(OF_A_STATE, item.strip())]
         for part in ("Where", "Suspects"):
             begin = text.index(part) + 1
             said += text[begin : text.index("", begin)]
         SEEN.update(word for word in WORDS if word in head)
-        for one in said:
-            read(one.strip(), truth, row, SENTENCES)
+        for sentence in said:
+            read(sentence.strip(), truth, row, SENTENCES)
     assert said_by(SENTENCES) | said_by(REASONS) | {*WORDS} <= SEEN
 
 

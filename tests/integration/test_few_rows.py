@@ -249,9 +249,9 @@ def test_many_commits_are_read_by_delta_in_spark_and_compacted(
 ) -> None:
     few, _ = pair
     rows = rows_of(spark, ROWS).where("name = 'a'").coalesce(1)
-    _, one = few._collected(CONTRACT.table, rows) or pytest.fail("only Spark can write it")
+    _, item = few._collected(CONTRACT.table, rows) or pytest.fail("only Spark can write it")
     for number in range(120):  # beyond a checkpoint of the writer without a JVM
-        few._append(CONTRACT.table, few.opened_table(CONTRACT.table), one, f"commit {number}")
+        few._append(CONTRACT.table, few.opened_table(CONTRACT.table), item, f"commit {number}")
     assert few.insert(rows, CONTRACT, are_few=True) == 1
     assert few.missing_commit(CONTRACT.table) is None
     _, version = few.state(CONTRACT.table)
@@ -261,7 +261,7 @@ def test_many_commits_are_read_by_delta_in_spark_and_compacted(
     assert len(by_delta.inputFiles()) < 121  # some are merged
     news = change_feed.changes(few, CONTRACT.table, Batch(100, version)).rows
     through_delta = change_feed._feed(few, CONTRACT.table, Batch(100, version))
-    kinds = [Counter(row[0] for row in one.select("_change_type").collect()) for one in (news, through_delta)]
+    kinds = [Counter(row[0] for row in item.select("_change_type").collect()) for item in (news, through_delta)]
     assert kinds[0] == kinds[1] == {"insert": kinds[0]["insert"]}
     assert few.was_committed(CONTRACT.table, 100, "commit 110")
     assert few.insert(rows, CONTRACT) == 1  # by Delta in Spark

@@ -35,10 +35,10 @@ def start(settings: Settings, tmp_path: Path) -> Iterator[Start]:
         return started[-1]
 
     yield following
-    for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-            one.process.wait()
+    for item in started:
+        if item.process.poll() is None:
+            item.process.kill()
+            item.process.wait()
 
 
 def is_at_work(settings: Settings) -> bool:
@@ -69,7 +69,7 @@ def test_what_lands_is_read_once_and_an_idle_cycle_commits_nothing(settings: Set
 
     code, lines_told = following.stop()
     assert code == 0, following.log.read_text()
-    reads = [[(one["table"], one["read"]) for one in told["tables"][:3]] for told in lines_told]
+    reads = [[(row["table"], row["read"]) for row in told["tables"][:3]] for told in lines_told]
     assert reads == [
         [*zip(made[:3], (5, 5, 5), strict=True)],
         [*zip(made[:3], (6, 6, 4), strict=True)],
@@ -123,7 +123,7 @@ def test_a_broken_gate_does_not_end_it_and_shows_at_the_end(settings: Settings, 
     following = start()
     land(settings, {"bad.jsonl": [line(offset, headers=BROKEN) for offset in range(20)]})
     health = following.until(lambda health: bool(health.get("blocked")))
-    assert [one["table"] for one in health["blocked"]] == [SILVER]
+    assert [row["table"] for row in health["blocked"]] == [SILVER]
     following.until_idle()
     before = Warehouse(settings).last_version("quality.stage_runs")
     following.until_idle()

@@ -58,7 +58,9 @@ def record_of(row: Row) -> dict[str, Any]:
     if row["error"] is not None:
         return {"error": row["error"]}
     found = {name: bytes(row[name]) if isinstance(row[name], bytearray) else row[name] for name in RECORD}
-    found["headers"] = [(one["key"], None if one["value"] is None else bytes(one["value"])) for one in row["headers"]]
+    found["headers"] = [
+        (values["key"], None if values["value"] is None else bytes(values["value"])) for values in row["headers"]
+    ]
     return found
 
 
@@ -124,7 +126,10 @@ def printed(record: dict[str, Any]) -> bytes:
     )
     kind = ("CreateTime", "LogAppendTime")[record["timestamp_type"]]
     coordinates = f"{kind}:{record['timestamp']}\tPartition:{record['partition']}\tOffset:{record['offset']}\t".encode()
-    parts = (headers or b"NO_HEADERS", *(b"null" if one is None else one for one in (record["key"], record["value"])))
+    parts = (
+        headers or b"NO_HEADERS",
+        *(b"null" if item is None else item for item in (record["key"], record["value"])),
+    )
     return coordinates + b"\t".join(parts)
 
 
@@ -181,7 +186,7 @@ def parquet(records: list[dict[str, Any]]) -> bytes:
     ]
     fields += [("offset", arrow.int64()), ("timestamp", arrow.timestamp("us", "UTC")), ("timestampType", arrow.int32())]
     schema = arrow.schema([*fields, ("headers", arrow.list_(header))])
-    pyarrow.parquet.write_table(arrow.Table.from_pylist([kafka_row(one) for one in records], schema), file)
+    pyarrow.parquet.write_table(arrow.Table.from_pylist([kafka_row(record) for record in records], schema), file)
     return file.getvalue()
 
 
@@ -201,7 +206,7 @@ def avro(records: list[dict[str, Any]]) -> bytes:
     fields += [{"name": "headers", "type": {"type": "array", "items": header}}]
     file = io.BytesIO()
     schema = fastavro.parse_schema({"type": "record", "name": "Record", "fields": fields})
-    fastavro.writer(file, schema, [kafka_row(one) for one in records])
+    fastavro.writer(file, schema, [kafka_row(record) for record in records])
     return file.getvalue()
 
 
@@ -217,10 +222,15 @@ WRITERS: dict[str, tuple[str, Callable[[list[dict[str, Any]]], bytes], dict[str,
     "rpk.jsonl": ("rpk", joined(rpk), NO_TYPE, True),
     "pretty.json": ("rpk", joined(lambda record: rpk(record, indent=2, separators=(",", ": "))), NO_TYPE, True),
     "orders.DLT.txt": ("console-consumer", joined(printed), {}, True),
-    "confluent.json": ("confluent", lambda records: dumped([confluent(one) for one in records], indent=2), {}, False),
+    "confluent.json": (
+        "confluent",
+        lambda records: dumped([confluent(record) for record in records], indent=2),
+        {},
+        False,
+    ),
     "orders.DLT/messages.json": (
         "redpanda-console",
-        lambda records: dumped([redpanda_console(one) for one in records], indent=4),
+        lambda records: dumped([redpanda_console(record) for record in records], indent=4),
         NO_TYPE,
         False,
     ),
@@ -233,7 +243,7 @@ WRITERS: dict[str, tuple[str, Callable[[list[dict[str, Any]]], bytes], dict[str,
     "gzip without a suffix": ("kcat", lambda records: gzip.compress(joined(kcat)(records)), {}, False),
     "pretty.gz": (
         "capture",
-        lambda records: gzip.compress(dumped([json.loads(capture(one)) for one in records], indent=1)),
+        lambda records: gzip.compress(dumped([json.loads(capture(record)) for record in records], indent=1)),
         {},
         False,
     ),
@@ -515,10 +525,10 @@ def test_mutated_lines_break_nothing_and_are_all_kept(spark: SparkSession, tmp_p
         spark_json,
         kcat,
         rpk,
-        lambda one: dumped(confluent(one)),
-        lambda one: dumped(redpanda_console(one)),
+        lambda item: dumped(confluent(item)),
+        lambda item: dumped(redpanda_console(item)),
     ]
-    writers += [printed, lambda one: dumped(json.loads(kafbat(one)))]
+    writers += [printed, lambda item: dumped(json.loads(kafbat(item)))]
     lines = set()
     for record in records_of(chance, is_text=False) + records_of(chance, is_text=True):
         for write in writers:

@@ -138,4 +138,4 @@ def counted_by_duckdb(text: str, files: Mapping[str, Path]) -> dict[str, int | N
             connection.execute(f"CREATE VIEW {name_of(table)} AS FROM read_parquet('{file}')")
         answered = connection.sql(translated(text))
         (row,) = answered.fetchall()
-        return dict(zip(answered.columns, (one if one is None else int(one) for one in row), strict=True))
+        return dict(zip(answered.columns, (item if item is None else int(item) for item in row), strict=True))

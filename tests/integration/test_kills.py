@@ -69,7 +69,7 @@ def made(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.Te
     place = tmp_path_factory.mktemp("made")
     settings = warehouse_of(empty_warehouse, place)
     for batch in range(3):
-        lines = [line(10 * batch + one, key=b"a person" if one == 3 else b"k") for one in range(10)]
+        lines = [line(10 * batch + item, key=b"a person" if item == 3 else b"k") for item in range(10)]
         landed(settings, {f"{batch}.jsonl": lines})
         run_stages(spark, settings)
     return place
@@ -144,8 +144,8 @@ def schemas(place: Path) -> Any:
     names = [contract.table for contract in contracts() if warehouse.exists(contract.table)]
     opened = {name: warehouse.opened_table(name) for name in names}
     return {
-        name: (schema_mark.of(one.metadata().configuration), [field.name for field in one.schema().fields])
-        for name, one in opened.items()
+        name: (schema_mark.of(item.metadata().configuration), [field.name for field in item.schema().fields])
+        for name, item in opened.items()
     }
 
 

@@ -54,8 +54,8 @@ def run(spark: SparkSession, settings: Settings, *, only_logs: bool = True) -> d
         stage for feed in ("dlq", "delivery") for stage in stages(feed) if not only_logs or stage.table in OF_LOGS
     ]
     with lock.writer(settings, "test"):
-        done = {one.table: one for one in runner.run(Warehouse(settings, spark), wanted)}
-    assert {one.status for one in done.values()} <= {"passed", "idle"}, done
+        done = {stage_run.table: stage_run for stage_run in runner.run(Warehouse(settings, spark), wanted)}
+    assert {stage_run.status for stage_run in done.values()} <= {"passed", "idle"}, done
     for ran in done.values():
         if stage_is_split(ran.table):
             assert ran.read == ran.accepted + ran.quarantined + ran.duplicates + ran.skipped

@@ -79,7 +79,7 @@ def test_logs_are_read_in_the_clothes_that_they_come_in(
     done = run(spark, settings, *TOPOLOGY, feed="topology") | run(spark, settings, *DELIVERY, feed="delivery")
     assert read(spark, settings) == expected(name)
     assert done["bronze.streams_requests"].message.startswith("1 new or changed file; skipped FETCH ")
-    assert not any(one.quarantined for one in done.values())
+    assert not any(stage_run.quarantined for stage_run in done.values())
 
 
 def test_a_log_in_no_known_layout_breaks_the_gate_of_what_it_would_tell(

@@ -34,7 +34,7 @@ def files(settings: Settings) -> set[str]:
 
 
 def maintained(settings: Settings) -> dict[str, Maintained]:
-    return {one.table: one for one in maintain(settings, 0, False, said.append)}
+    return {item.table: item for item in maintain(settings, 0, False, said.append)}
 
 
 said: list[str] = []
@@ -61,7 +61,7 @@ def test_a_stage_that_is_behind_reads_on(spark: SparkSession, settings: Settings
     assert (done[BRONZE].files, done[BRONZE].kept_for) == (3, (SILVER,))  # the file of the last batch is not read yet
     assert said == [f"{BRONZE} keeps files that these have still to read: {SILVER}."]
     assert done[GOLD].files >= 2
-    assert sum(one.files for one in done.values()) == len(old) - len(files(settings))
+    assert sum(stage_run.files for stage_run in done.values()) == len(old) - len(files(settings))
     assert contents(spark, settings) == before
     run_chain(spark, settings)
     assert [row["dlq_offset"] for row in rows(spark, settings, SILVER)] == [0, 1, 2, 10, 11]
@@ -86,8 +86,8 @@ def test_a_killed_one_is_gone_on_with(spark: SparkSession, settings: Settings, m
         with pytest.raises(KeyboardInterrupt):
             maintained(settings)
     assert len(removed) == 2
-    assert sum(one.files for one in maintained(settings).values()) > 0
-    assert not any(one.files for one in maintained(settings).values())
+    assert sum(item.files for item in maintained(settings).values()) > 0
+    assert not any(item.files for item in maintained(settings).values())
     assert contents(spark, settings) == before
 
 
@@ -110,7 +110,7 @@ def test_the_command_says_what_would_go_and_waits_for_a_writer(
 
     would = CliRunner().invoke(app, ["maintain", "--dry-run", "--format", "json", *place])
     told = json.loads(would.stdout)["tables"]
-    assert {one["table"] for one in told if one["files"]} == {GOLD}
+    assert {row["table"] for row in told if row["files"]} == {GOLD}
     assert files(settings) == old
     monkeypatch.setenv("AFTERLOG_LOCK__WAIT_SECONDS", "0.1")
     with lock.writer(settings, "the test"):
@@ -118,7 +118,7 @@ def test_the_command_says_what_would_go_and_waits_for_a_writer(
     assert files(settings) == old
 
     went = CliRunner().invoke(app, ["maintain", *place])
-    (gone,) = [one for one in told if one["files"]]
+    (gone,) = [row for row in told if row["files"]]
     assert f"{gone['files']} file" in went.stdout
     assert len(old - files(settings)) == gone["files"]
     assert CliRunner().invoke(app, ["maintain", "--older-than", "6", *place]).exit_code != 0
@@ -132,13 +132,13 @@ def test_stats_count_what_is_there_and_what_would_go(spark: SparkSession, settin
         at = time.time() - (4 - version) * 86_400  # created four days ago
         os.utime(path, (at, at))
     told = CliRunner().invoke(app, ["stats", "--format", "json", "--warehouse", settings.warehouse])
-    found = {one["table"]: one for one in map(json.loads, told.stdout.splitlines())}
+    found = {row["table"]: row for row in map(json.loads, told.stdout.splitlines())}
     assert found[SILVER]["rows"] == 7
     assert found[SILVER]["bytes"] == Warehouse(settings).size(SILVER)
     assert found[SILVER]["rows_a_day"] == pytest.approx(7 / 4, rel=0.01)
     assert (found[BRONZE]["rows"], found[BRONZE]["rows_a_day"]) == (7, None)  # it is younger than a day
-    assert [one["bytes"] + one["log_bytes"] for one in found.values()] == sorted(
-        (one["bytes"] + one["log_bytes"] for one in found.values()), reverse=True
+    assert [row["bytes"] + row["log_bytes"] for row in found.values()] == sorted(
+        (row["bytes"] + row["log_bytes"] for row in found.values()), reverse=True
     )
 
 

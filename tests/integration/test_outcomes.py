@@ -37,9 +37,9 @@ def run(spark: SparkSession, settings: Settings, *feeds: str, tables: Sequence[s
     """Make tables, of the feeds at once or of some feeds one after the other; no stage may break."""
     with lock.writer(settings, "test"):
         chosen = [needed_by(*tables, within=feed) for feed in feeds or (None,)]
-        done = [one for stages_ in chosen for one in runner.run(Warehouse(settings, spark), stages_)]
-    assert {one.status for one in done} <= {"passed", "idle"}, done
-    return {one.table: one for one in done}
+        done = [stage_run for stages_ in chosen for stage_run in runner.run(Warehouse(settings, spark), stages_)]
+    assert {stage_run.status for stage_run in done} <= {"passed", "idle"}, done
+    return {stage_run.table: stage_run for stage_run in done}
 
 
 def with_policies(settings: Settings, *given: tuple[str, str], servers: str = "") -> Settings:
@@ -96,7 +96,7 @@ def test_nothing_lacks_an_acknowledgement_of_a_topic_of_which_none_ever_landed(
     assert counted() == {"orders": None, "payments": None}
     assert asked("hours_that_do_not_add_up") == []
     told = asked("messages_by_outcome")
-    assert {(one["without_acknowledgement_count"], one["in_landed_log_count"]) for one in told} == {(None, None)}
+    assert {(row["without_acknowledgement_count"], row["in_landed_log_count"]) for row in told} == {(None, None)}
 
     # Another time and partition of the topic is enough: from now on missing acknowledgements of the topic count.
     land(settings, {"b.jsonl": [acknowledgement("orders", 1, 77, seconds=90_000)]}, "acknowledgements")
@@ -105,7 +105,7 @@ def test_nothing_lacks_an_acknowledgement_of_a_topic_of_which_none_ever_landed(
     assert sorted((row["topic"], row["unacknowledged_count"]) for row in told) == [("orders", 1), ("orders", 2)]
     assert counted()["payments"] is None
     told = asked("messages_by_outcome")
-    assert [(one["topic"], one["outcome"], one["without_acknowledgement_count"]) for one in told] == [
+    assert [(row["topic"], row["outcome"], row["without_acknowledgement_count"]) for row in told] == [
         ("orders", "DEAD_LETTERED", 3),
         ("orders", "ACKNOWLEDGED", 0),
         ("payments", "DEAD_LETTERED", None),
@@ -188,9 +188,10 @@ def test_only_the_topics_whose_policy_changed_are_decided_again(spark: SparkSess
     assert done[LEDGER].read == 2  # the messages of `state` that its log lacks
     assert done[POLICIES].read == 1
     assert absent(spark, holed, "state") == {"ACKNOWLEDGED"}
-    assert {one.status for one in run(spark, with_policies(holed, ("state", "compact"), ("*", "delete"))).values()} == {
-        "idle"
-    }
+    assert {
+        stage_run.status
+        for stage_run in run(spark, with_policies(holed, ("state", "compact"), ("*", "delete"))).values()
+    } == {"idle"}
 
 
 def test_a_cluster_that_is_away_is_no_error_and_what_it_said_stays(
@@ -399,9 +400,9 @@ def test_outcomes_claim_no_more_than_producers_and_logs_tell(
     chance = random.Random(seed)
     given = {f"t{number}": chance.choice(("delete", "compact", None)) for number in range(60)}
     topics = [Told(topic, policy, chance) for topic, policy in given.items()]
-    for one in topics:
-        land_segment(settings, f"{one.topic}-0", 0, *one.batches)
-    land(settings, {"a.jsonl": [line for one in topics for line in one.lines]}, "acknowledgements")
+    for topic_of_these in topics:
+        land_segment(settings, f"{topic_of_these.topic}-0", 0, *topic_of_these.batches)
+    land(settings, {"a.jsonl": [line for topic in topics for line in topic.lines]}, "acknowledgements")
 
     run(
         spark,
@@ -410,7 +411,7 @@ def test_outcomes_claim_no_more_than_producers_and_logs_tell(
     )
 
     found = {row["client_id"]: (row["outcome"], row["in_log"]) for row in rows(spark, settings, LEDGER)}
-    expected = {client: told for one in topics for client, told in one.expected.items()}
+    expected = {client: told for topic in topics for client, told in topic.expected.items()}
     assert found == expected
     outcomes_ = {outcome for outcome, _ in expected.values()}
     assert outcomes_ == {"LOST", "ABORTED", "ABSENT", "FAILED", "ACKNOWLEDGED", "UNKNOWN"}

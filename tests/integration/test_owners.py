@@ -74,7 +74,7 @@ def connectors(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pyt
     def made(place: Path) -> Settings:
         settings = warehouse_of(empty_warehouse, place)
         land(settings, {f"{name}.jsonl": letters(name, range(6)) for name in ("people-jdbc", "people-elastic")})
-        assert {one.status for one in run_needed(spark, settings, *NEEDED).values()} <= {"passed", "idle"}
+        assert {item.status for item in run_needed(spark, settings, *NEEDED).values()} <= {"passed", "idle"}
         return settings
 
     return made(tmp_path_factory.mktemp("connectors"))
@@ -94,9 +94,9 @@ def test_two_connectors_that_fail_on_one_topic_are_two_incidents(connectors: Set
     assert f"{ELASTIC} on crm.people" in top
     assert "no group" not in top
     for owner, row in found.items():
-        one = json.loads(story.one(warehouse, row["incident_id"], "json", at=NOW.isoformat()).result)
-        assert {sample["dlq_topic"] for sample in one["samples"]} == {f"dlq.{owner.removeprefix('connector ')}"}
-        assert not [suspect for suspect in one["suspects"] if suspect["kind"] == "new_group"]
+        values = json.loads(story.one(warehouse, row["incident_id"], "json", at=NOW.isoformat()).result)
+        assert {sample["dlq_topic"] for sample in values["samples"]} == {f"dlq.{owner.removeprefix('connector ')}"}
+        assert not [suspect for suspect in values["suspects"] if suspect["kind"] == "new_group"]
 
 
 def test_commands_name_the_connector(connectors: Settings) -> None:
@@ -122,12 +122,12 @@ def test_questions_name_the_connectors(connectors: Settings, question: str) -> N
 
 def test_pages_name_the_connectors(connectors: Settings) -> None:
     content = reading.gather(Warehouse(connectors), now=NOW)
-    assert {one.name: (one.records, one.is_group, len(one.incidents)) for one in content.groups} == {
+    assert {group.name: (group.records, group.is_group, len(group.incidents)) for group in content.groups} == {
         JDBC: (6, False, 1),
         ELASTIC: (6, False, 1),
     }
-    assert {one.place for one in content.incidents} == {f"{JDBC} on crm.people", f"{ELASTIC} on crm.people"}
-    assert all(len(one.samples) == 3 for one in content.incidents)
+    assert {incident.place for incident in content.incidents} == {f"{JDBC} on crm.people", f"{ELASTIC} on crm.people"}
+    assert all(len(incident.samples) == 3 for incident in content.incidents)
     made = {page.path: page.text() for page in pages.pages(content)}
     assert not [path for path, text in made.items() if ">no group<" in text or "no group on" in text]
     (page,) = [text for path, text in made.items() if path.startswith("groups/connector-people-jdbc")]
@@ -136,9 +136,9 @@ def test_pages_name_the_connectors(connectors: Settings) -> None:
 
 
 def test_alerts_name_the_connector_and_routes_choose_it(connectors: Settings) -> None:
-    seen = [one.news for one in news.snapshot(Warehouse(connectors), NOW).incidents or ()]
-    assert {one.owner for one in seen} == {JDBC, ELASTIC}
-    (jdbc,) = [one for one in seen if one.owner == JDBC]
+    seen = [incident.news for incident in news.snapshot(Warehouse(connectors), NOW).incidents or ()]
+    assert {item.owner for item in seen} == {JDBC, ELASTIC}
+    (jdbc,) = [item for item in seen if item.owner == JDBC]
     assert f"{JDBC} on crm.people" in jdbc.title
     for group, wanted in (("connector *", True), ("*-jdbc", True), ("*", True), ("people-jdbc", False)):
         route = Route(name="r", kind="json", url_env="X", severity="low", group=group)
@@ -147,8 +147,12 @@ def test_alerts_name_the_connector_and_routes_choose_it(connectors: Settings) ->
 
 
 def test_metrics_have_the_owner(connectors: Settings) -> None:
-    (family,) = [one for one in families._incidents(Warehouse(connectors), NOW) if one.name == "afterlog_dead_letters"]
-    assert {(one.labels["consumer_group"], one.labels["owner"], one.value) for one in family.samples} == {
+    (family,) = [
+        incident
+        for incident in families._incidents(Warehouse(connectors), NOW)
+        if incident.name == "afterlog_dead_letters"
+    ]
+    assert {(sample.labels["consumer_group"], sample.labels["owner"], sample.value) for sample in family.samples} == {
         ("", JDBC, 6.0),
         ("", ELASTIC, 6.0),
     }
@@ -158,12 +162,12 @@ def test_replays_choose_by_the_owner(connectors: Settings) -> None:
     warehouse = Warehouse(connectors)
     rule = rules.Rule(name="jdbc", group="*people-jdbc", then="REPLAY")
     chosen = Candidates(warehouse, rules.Rules((rule,))).chosen(Choice(by_rules=True), 100)
-    assert {one.row["dlq_topic"] for one in chosen} == {"dlq.people-jdbc"}
+    assert {candidate.row["dlq_topic"] for candidate in chosen} == {"dlq.people-jdbc"}
     assert len(chosen) == 6
     (incident,) = [row for row in Candidates(warehouse).incidents if row["owner"] == ELASTIC]
     of_incident = Candidates(warehouse).chosen(Choice(incident=incident["incident_id"]), 100)
-    assert [one.row["dlq_topic"] for one in of_incident] == ["dlq.people-elastic"] * 6
-    assert {one.incident_id for one in of_incident} == {incident["incident_id"]}
+    assert [candidate.row["dlq_topic"] for candidate in of_incident] == ["dlq.people-elastic"] * 6
+    assert {candidate.incident_id for candidate in of_incident} == {incident["incident_id"]}
 
 
 def test_an_offset_of_the_connectors_group_tells_that_a_replay_was_delivered(
@@ -204,7 +208,7 @@ def aged(settings: Settings) -> Warehouse:
         contract = contract_of(stage.table)
         if later := later_columns(stage.table):
             shutil.rmtree(warehouse.location(stage.table))
-            stored = tuple(one for one in contract.columns if one not in later)
+            stored = tuple(column for column in contract.columns if column not in later)
             warehouse.ensure(replace(contract, columns=stored, grain=tuple({*contract.grain} - {OWNER})))
     return warehouse
 
@@ -216,7 +220,7 @@ def put_old(settings: Settings, table: str, *rows: dict[str, Any]) -> None:
     made = (
         DeltaTable(Warehouse(other).location(table))
         .to_pyarrow_table()
-        .drop_columns([one.name for one in later_columns(table)])
+        .drop_columns([column.name for column in later_columns(table)])
     )
     write_deltalake(Warehouse(settings).location(table), made, mode="append")
     shutil.rmtree(other.warehouse)
@@ -264,7 +268,7 @@ def test_an_old_warehouse_goes_on_without_a_rebuild_and_its_incidents_keep_their
 
     def run(*tables: str) -> None:
         done = run_needed(spark, settings, *tables)
-        assert {one.status for one in done.values()} <= {"passed", "idle"}, done
+        assert {stage_run.status for stage_run in done.values()} <= {"passed", "idle"}, done
 
     run(*NEEDED)
     before = told()
@@ -307,18 +311,18 @@ def test_an_old_warehouse_answers_before_its_next_run(
         *(incident(n, consumer_group=who, last_at=at) for n, who in ((1, "g"), (2, None))),
     )
     listed = listing.listed(warehouse, "json", at=NOW.isoformat()).result.splitlines()
-    assert {json.loads(one)["owner"] for one in listed} == {"g", None}
+    assert {json.loads(line)["owner"] for line in listed} == {"g", None}
     text = front.top(warehouse, at=NOW.isoformat()).result
     assert "g on orders" in text
     assert "no group on orders" in text
     rows = ask.rows_without_jvm(warehouse, ask.find("top_groups").text, {"now": NOW})
     assert {json.loads(row)["owner"] for row in rows.objects()} == {None, "g"}
     content = reading.gather(warehouse, now=NOW)
-    assert {one.name: one.records for one in content.groups} == {"g": 1, None: 1}
+    assert {group.name: group.records for group in content.groups} == {"g": 1, None: 1}
     assert not content.light.reasons or "cannot be read" not in " ".join(content.light.reasons)
     assert "group            g" in show.answer(warehouse, "dlq.orders:0:0").result
     assert Warehouse(settings, spark).read("silver.dlq_records").columns == [
-        one.name for one in contract_of("silver.dlq_records").stored
+        named.name for named in contract_of("silver.dlq_records").stored
     ]
     chosen = Candidates(warehouse).chosen(Choice(where="true"), 10)
-    assert [one.row["owner"] for one in chosen] == [None, None]
+    assert [candidate.row["owner"] for candidate in chosen] == [None, None]

@@ -183,9 +183,10 @@ def test_what_is_new_in_the_last_hour(generated: Landed, ask: Ask) -> None:
     assert new["first_at"].isoformat() >= incident["from"][:19]
     assert new["record_count"] == incident["records"]
     told = {
-        one.row["incident_id"]: one for one in reading.Incidents(Warehouse(generated.settings), datetime.now(UTC)).known
+        incident.row["incident_id"]: incident
+        for incident in reading.Incidents(Warehouse(generated.settings), datetime.now(UTC)).known
     }
-    assert [one["dlq_topic"] for one in told[new["incident_id"]].row["dlq_topics"]] == [incident["dlq_topic"]]
+    assert [row["dlq_topic"] for row in told[new["incident_id"]].row["dlq_topics"]] == [incident["dlq_topic"]]
 
 
 def test_an_error_that_came_before_is_not_new_however_its_message_differs(
@@ -210,11 +211,11 @@ def test_a_question_tells_the_verdicts_of_the_incidents(generated: Landed, ask: 
     """The same verdict, severity and words as ``afterlog incident``; of those that went on, as known now."""
     tables = Warehouse(generated.settings)
     went_on = set()
-    for now in (one[end] for one in generated.truth["incidents"] for end in ("from", "to")):
+    for now in (incident[end] for incident in generated.truth["incidents"] for end in ("from", "to")):
         at = datetime.fromisoformat(now)
         rows = {row["incident_id"]: row for row in ask(generated, "poison_pill_or_systemic", now)}
-        told = {one.row["incident_id"]: one for one in reading.Incidents(tables, at).known}
-        recent = {name for name, one in told.items() if (one.known or one.row)["last_at"] > at - timedelta(days=1)}
+        told = {incident.row["incident_id"]: incident for incident in reading.Incidents(tables, at).known}
+        recent = {name for name, item in told.items() if (item.known or item.row)["last_at"] > at - timedelta(days=1)}
         assert rows.keys() == recent
         for name, row in rows.items():
             known = told[name].known or told[name].row
@@ -401,7 +402,7 @@ def test_applications_that_were_deleted_feed_none(empty_warehouse: Path, tmp_pat
     feeding = ask(landed, "applications_by_topic")
     found = [(row["cluster"], row["from_group"], row["topic"], row["to_group"]) for row in feeding]
     alive = [("first", "paid", "second"), ("second", "shipped", "third"), ("third", "orders", "first")]
-    assert found == [("default", *alive[0]), *(("second", *one) for one in alive)]
+    assert found == [("default", *alive[0]), *(("second", *item) for item in alive)]
 
 
 def test_records_of_files_and_of_their_topic_are_of_one_log(

@@ -38,7 +38,7 @@ def go(spark: SparkSession, settings: Settings, layer: str | None = None) -> dic
     """Run the stages that make counts and outcomes, or those of a layer, once."""
     chosen = [stage for stage in MADE if layer in (None, stage.layer)]
     with lock.writer(settings, "test"):
-        return {one.table: one for one in runner.run(Warehouse(settings, spark), chosen)}
+        return {stage_run.table: stage_run for stage_run in runner.run(Warehouse(settings, spark), chosen)}
 
 
 def first(settings: Settings) -> None:
@@ -150,10 +150,10 @@ def test_facts_that_a_defect_broke_have_a_way_out(
     assert "is computed again from all of silver.dlq_records" in err
     assert before != tables(settings)
     done = go(spark, settings)
-    assert {one.status for one in done.values()} <= {"passed", "idle"}
+    assert {stage_run.status for stage_run in done.values()} <= {"passed", "idle"}
     assert tables(settings) == tables(ran)
     assert [check for check in doctor.diagnose(settings) if check.state == "error"] == []
-    assert {one.status for one in go(spark, settings).values()} == {"idle"}
+    assert {stage_run.status for stage_run in go(spark, settings).values()} == {"idle"}
 
 
 @pytest.fixture(params=["DuckDB", "Spark"])
@@ -170,8 +170,8 @@ def test_tables_of_empty_inputs_are_empty(
     settings = warehouse_of(empty_warehouse, tmp_path)
     with lock.writer(settings, "test"):
         made = [summaries.rebuild(Warehouse(settings, spark), stage) for stage in stages_of_type(Summarise)]
-    assert {one.status for one in made} == {"idle"}
-    assert {one.status for one in go(spark, settings).values()} == {"idle"}
+    assert {item.status for item in made} == {"idle"}
+    assert {stage_run.status for stage_run in go(spark, settings).values()} == {"idle"}
     first(settings)
     go(spark, settings)
     assert tables(settings) == tables(ran_once)
@@ -284,7 +284,7 @@ def test_a_rebuild_that_is_killed_is_ended_by_the_next_run_or_rebuild(
     known = progress.load(Warehouse(settings), GOLD)
     assert known is not None
     assert not known.pending
-    assert {one.status for one in runner.run(Warehouse(settings, spark), stages(only=GOLD))} == {"idle"}
+    assert {stage_run.status for stage_run in runner.run(Warehouse(settings, spark), stages(only=GOLD))} == {"idle"}
 
 
 def test_what_is_made_from_a_table_follows_it(spark: SparkSession, ran: Settings, tmp_path: Path) -> None:

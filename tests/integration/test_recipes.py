@@ -59,7 +59,7 @@ def test_what_a_recipe_lands_is_read(recipe: str, tmp_path: Path) -> None:
         program = programs / next(iter(words & {"kubectl", "docker", "journalctl", "logcli"}))
         program.write_text(
             f"#!{sys.executable}\nimport os, sys\nwords = {{os.path.basename(sys.argv[0]), *sys.argv[1:]}}\n"
-            f"known = {[sorted(one) for one, _, _ in PRINTED]}\n"
+            f"known = {[sorted(item) for item, _, _ in PRINTED]}\n"
             "number = next(number for number, one in enumerate(known) if words.issuperset(one))\n"
             f"sys.stdout.write(open(f'{programs}/printed.{{number}}', encoding='utf-8').read())\n"
         )

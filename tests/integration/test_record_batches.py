@@ -31,7 +31,7 @@ STAGES = (*stages(only=BRONZE), *stages(only=SILVER), *stages(only=FILES))
 
 def run(spark: SparkSession, settings: Settings) -> dict[str, StageRun]:
     with lock.writer(settings, "test"):
-        return {one.table: one for one in runner.run(Warehouse(settings, spark), STAGES)}
+        return {stage_run.table: stage_run for stage_run in runner.run(Warehouse(settings, spark), STAGES)}
 
 
 def land(settings: Settings, base_offset: int, data: bytes, partition: str = "orders-0") -> None:
@@ -73,7 +73,7 @@ def test_a_run_without_new_segments_commits_nothing(spark: SparkSession, setting
 
     done = run(spark, settings)
 
-    assert {one.status for one in done.values()} == {"idle"}
+    assert {stage_run.status for stage_run in done.values()} == {"idle"}
     assert [Warehouse(settings).last_version(table) for table in (BRONZE, SILVER, QUARANTINE)] == before
 
 
@@ -131,7 +131,7 @@ def after(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.T
                 (directory / "_new").rename(directory / name)
         done = run(spark, settings)
         # A file that is no segment breaks the gate and is held, and what comes after it flows on.
-        assert {one.status for one in done.values()} == {"passed", "broken" if not found else "held"}
+        assert {stage_run.status for stage_run in done.values()} == {"passed", "broken" if not found else "held"}
         silver = done[SILVER]
         assert silver.held == (not found)
         assert silver.read == silver.accepted + silver.quarantined + silver.duplicates + silver.skipped + silver.held
@@ -232,4 +232,4 @@ def test_a_whole_copy_of_log_dirs_is_read_and_says_once_what_it_passes_over(
         ("pallets", 0, 2),
         ("pallets", 3, 4),
     ]
-    assert {one.status for one in run(spark, settings).values()} == {"idle"}
+    assert {stage_run.status for stage_run in run(spark, settings).values()} == {"idle"}

@@ -53,7 +53,7 @@ def value(kind: Any, row: int) -> Any:
         return VALUES[kind][row]
     if kind["type"] == "array":
         return [value(kind["elementType"], 0), value(kind["elementType"], row)]
-    return {one["name"]: value(one["type"], row) for one in kind["fields"]}
+    return {values["name"]: value(values["type"], row) for values in kind["fields"]}
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tables.ensure_all(map(contract_of, (*GOLD, "silver.dlq_records")))
     for table in GOLD:
         opened = tables.opened_table(table)
-        types = {one["name"]: one["type"] for one in json.loads(opened.schema().to_json())["fields"]}
+        types = {row["name"]: row["type"] for row in json.loads(opened.schema().to_json())["fields"]}
         rows = [{name: value(kind, row) for name, kind in types.items()} for row in range(3)]
         write_deltalake(opened, pa.Table.from_pylist(rows, schema=pa.schema(opened.schema())), mode="append")
     return place
@@ -270,7 +270,7 @@ def test_a_metastore_knows_the_tables_and_any_session_reads_them_by_name(filled:
     metastore = tmp_path / "metastore"
     with registering(filled, metastore) as register:
         # A JVM keeps the properties of its earlier sessions, so what lacks some comes first.
-        empty, bare = (("--config", tmp_path / f"{one}.toml", "register", "hive") for one in ("empty", "bare"))
+        empty, bare = (("--config", tmp_path / f"{item}.toml", "register", "hive") for item in ("empty", "bare"))
         code, out, err = register(*empty)
         assert (code, out, len(err.splitlines())) == (2, "", 1)
         assert "No Hive metastore is configured" in err

@@ -81,8 +81,8 @@ def repaired(settings: Settings, **how: Any) -> list[Repaired]:
 
 def errors(settings: Settings) -> set[str]:
     held = ("dlq.held", "of its scopes are held")
-    found = (one for one in doctor.diagnose(settings) if one.state == "error")
-    return {one.name for one in found if not any(text in one.finding for text in held)}
+    found = (item for item in doctor.diagnose(settings) if item.state == "error")
+    return {named.name for named in found if not any(text in named.finding for text in held)}
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -103,10 +103,12 @@ def test_the_next_run_makes_again_what_was_damaged(spark: SparkSession, settings
     planned = repaired(settings, is_dry_run=True)
     assert errors(settings) >= hit
     done = repaired(settings)
-    assert {one.table for one in done} >= hit
-    assert [(one.table, one.rows) for one in planned if one.rows] == [(one.table, one.rows) for one in done if one.rows]
-    assert all(one.is_done for one in done)
-    assert all("`afterlog run` makes them again" in one.action for one in done)
+    assert {stage_run.table for stage_run in done} >= hit
+    assert [(item.table, item.rows) for item in planned if item.rows] == [
+        (stage_run.table, stage_run.rows) for stage_run in done if stage_run.rows
+    ]
+    assert all(stage_run.is_done for stage_run in done)
+    assert all("`afterlog run` makes them again" in stage_run.action for stage_run in done)
     assert repaired(settings) == []
     assert not errors(settings) & hit - before
 
@@ -123,8 +125,8 @@ def test_bytes_that_changed_are_found_by_reading(spark: SparkSession, settings: 
         change(data_files(settings, table)[0], chance)
     assert errors(settings) == before  # the doctor compares sizes
 
-    assert {one.table for one in repaired(settings, is_dry_run=True)} == hit
-    assert {one.table for one in repaired(settings)} == hit
+    assert {item.table for item in repaired(settings, is_dry_run=True)} == hit
+    assert {item.table for item in repaired(settings)} == hit
     assert repaired(settings) == []
     run(spark, settings)
     assert known(settings) == whole
@@ -184,7 +186,7 @@ def test_a_killed_repair_is_completed_and_late_and_repeated_files_change_nothing
         patched.setattr(rewriting, "replace_files", killed)
         with pytest.raises(KeyboardInterrupt):
             repaired(settings)
-    assert {one.table for one in repaired(settings)} >= {*commits[1:]}
+    assert {item.table for item in repaired(settings)} >= {*commits[1:]}
     assert repaired(settings) == []
     land(settings, {"late.jsonl": [line(number, headers=kip_1191(offset=number)) for number in range(60, 70)]})
     shutil.copy(settings.landing_of("dlq") / "0.jsonl", settings.landing_of("dlq") / "again.jsonl")
@@ -226,7 +228,7 @@ def test_a_log_without_a_commit_is_told(settings: Settings) -> None:
     first, *_ = sorted(log.glob("*.json"))
     first.unlink()
     found = repaired(settings)
-    assert [(one.table, one.is_done) for one in found] == [(SUMMARY, False)]
+    assert [(item.table, item.is_done) for item in found] == [(SUMMARY, False)]
     assert found[0].finding.startswith("Commit 0 of its log is missing")
 
 

@@ -74,8 +74,8 @@ def test_a_limit_helps_where_more_records_are_looked_at_than_a_plan_may_have(
     for choice in ({"incident": "7KQ2-MD4X"}, {"by_rules": True}):
         found = known.chosen(Choice(**choice, limit=30), 40)  # type: ignore[arg-type]
         assert len(found) == 30
-        assert {one.row["error_message"] for one in found} == {"time-out"}
-        assert len({one.coordinate for one in known.chosen(Choice(**choice), 150)}) == 150  # type: ignore[arg-type]
+        assert {item.row["error_message"] for item in found} == {"time-out"}
+        assert len({candidate.coordinate for candidate in known.chosen(Choice(**choice), 150)}) == 150  # type: ignore[arg-type]
         for limit in (None, 41):
             with pytest.raises(UsageError, match=r"more records than \[replay\] most_records allows \(40\)"):
                 known.chosen(Choice(**choice, limit=limit), 40)  # type: ignore[arg-type]
@@ -145,7 +145,7 @@ def test_a_dead_letter_whose_source_record_another_plan_has_taken_is_claimed(set
         journal.claim(draft.plan.plan_id, draft.plan.records[:1], again=False)
     choice = Choice(where="consumer_group = 'shipping'")
     found = actions.drawn(warehouse, choice, Options(to="elsewhere"), dry_run=True).entries
-    assert [one.reasons for one in found] == [["claimed"], [], []]
+    assert [item.reasons for item in found] == [["claimed"], [], []]
     said = actions.plan(warehouse, choice, Options(to="elsewhere"), dry_run=True).result
     assert "another plan has taken it, or its source record: cancel that plan" in said
 
@@ -190,7 +190,9 @@ def test_what_lands_while_dead_letters_are_looked_at_gives_none_twice(
         return looked_at(self, *arguments)
 
     monkeypatch.setattr(Candidates, "_known", landing)
-    found = [one.coordinate for one in Candidates(warehouse, read(rules)).chosen(Choice(by_rules=True), 1_000)]
+    found = [
+        candidate.coordinate for candidate in Candidates(warehouse, read(rules)).chosen(Choice(by_rules=True), 1_000)
+    ]
     assert len(found) == len(set(found)) == 100
 
 
@@ -199,10 +201,10 @@ def test_two_processes_that_complete_one_plan_write_each_record_once(settings: S
     warehouse = letters_in(settings, 3)
     plan = with_target(kept(warehouse).plan)
     both = [store.Replays(warehouse, plan) for _ in range(2)]
-    for one in both:
-        one.add([Replayed(record, 0, record.position, 0) for record in plan.records])
-    for one in both:
-        one.flush()
+    for item in both:
+        item.add([Replayed(record, 0, record.position, 0) for record in plan.records])
+    for item in both:
+        item.flush()
     assert len(store.replayed(warehouse, plan.plan_id)) == 3
 
 
@@ -284,7 +286,7 @@ def test_an_incident_gives_one_plan_however_it_is_named(settings: Settings) -> N
         for name in ("7KQ2-MD4X", "7kq2-md4x", "7KQ2", "9AAA-0000")
     ]
 
-    assert {one.plan_id for one in plans} == {plans[0].plan_id}
+    assert {plan_.plan_id for plan_ in plans} == {plans[0].plan_id}
     assert len(plans[0].records) == 3
 
 
@@ -363,7 +365,7 @@ def test_a_transform_repairs_dead_letters_of_topics_that_followed_each_other(
     file = tmp_path / "repair.sql"
     file.write_text("SELECT record, 'v' || value_text AS value FROM records", encoding="utf-8")
     plan = actions.drawn(warehouse, Choice(where="true"), Options(), file=file, dry_run=True).plan
-    assert [(one.letter.topic_id, one.value) for one in plan.records] == [(ids[0], b"v0"), (ids[1], b"v1")]
+    assert [(record.letter.topic_id, record.value) for record in plan.records] == [(ids[0], b"v0"), (ids[1], b"v1")]
 
 
 def test_a_dry_run_does_not_try_a_transform_on_payloads_that_it_does_not_have(

@@ -129,10 +129,10 @@ def test_headers_of_profiles_and_of_earlier_replays_do_not_go_back(warehouse: Ca
 
 def test_records_are_in_order_of_their_source(warehouse: Callable[..., Warehouse]) -> None:
     draft = actions.drawn(warehouse(), Choice(where="original_topic = 'orders'"), Options(), dry_run=True)
-    places = [(one.source.partition, one.source.offset) for one in draft.plan.records]
+    places = [(record.source.partition, record.source.offset) for record in draft.plan.records]
     assert len(places) == 20
     assert places == sorted(places)
-    assert [one.position for one in draft.plan.records] == list(range(20))
+    assert [record.position for record in draft.plan.records] == list(range(20))
 
 
 def test_the_same_choice_gives_the_same_plan_and_another_option_another_one(
@@ -153,8 +153,8 @@ def test_an_incident_has_exactly_its_records(warehouse: Callable[..., Warehouse]
     for incident in known.incidents:
         chosen = known.chosen(Choice(incident=incident["incident_id"]), 1_000)
         assert len(chosen) == incident["record_count"], incident
-        assert {one.incident_id for one in chosen} == {incident["incident_id"]}
-        assert {one.verdict for one in chosen} == {incident["verdict"]}
+        assert {candidate.incident_id for candidate in chosen} == {incident["incident_id"]}
+        assert {candidate.verdict for candidate in chosen} == {incident["verdict"]}
 
 
 CONDITIONS = (
@@ -182,7 +182,7 @@ def test_a_condition_chooses_what_spark_finds(
     asked = f"SELECT dlq_offset FROM silver.dlq_records WHERE {text}"
     rows = query.rows_of(Warehouse(landed, spark), asked, {}).collect()
     assert chosen or "<>" in text
-    assert sorted(one.row["dlq_offset"] for one in chosen) == sorted(row["dlq_offset"] for row in rows)
+    assert sorted(candidate.row["dlq_offset"] for candidate in chosen) == sorted(row["dlq_offset"] for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -366,8 +366,8 @@ def test_a_transform_repairs_records_and_is_part_of_the_plan(
     plain = actions.drawn(warehouse(), choice, Options(), dry_run=True)
     assert draft.plan.plan_hash != plain.plan.plan_hash
     assert [entry.letter.offset for entry in draft.entries if entry.reasons == ["left_out"]] == [2]
-    assert [(one.key, one.value, one.headers) for one in draft.plan.records] == [
-        (one.key, b"v2:v", one.headers) for one in plain.plan.records if one.letter.offset != 2
+    assert [(record.key, record.value, record.headers) for record in draft.plan.records] == [
+        (record.key, b"v2:v", record.headers) for record in plain.plan.records if record.letter.offset != 2
     ]
     said = actions.plan(warehouse(), choice, Options(), file=file, dry_run=True).result
     assert "value  - v\n           + v2:v" in said

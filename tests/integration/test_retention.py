@@ -44,12 +44,12 @@ def keeping(settings: Settings, **ages: Any) -> Settings:
 
 
 def maintained(settings: Settings, now: datetime = NOW, is_dry_run: bool = False) -> dict[str, Maintained]:
-    return {one.table: one for one in maintain(settings, 7, is_dry_run, lambda sentence: None, now)}
+    return {item.table: item for item in maintain(settings, 7, is_dry_run, lambda sentence: None, now)}
 
 
 def is_idle(settings: Settings, *tables: str) -> bool:
     with lock.writer(settings, "test"):
-        return idleness.idle(Warehouse(settings), [one for one in stages() if one.table in tables])
+        return idleness.idle(Warehouse(settings), [stage for stage in stages() if stage.table in tables])
 
 
 def millis(at: datetime) -> int:
@@ -58,7 +58,7 @@ def millis(at: datetime) -> int:
 
 def test_bronze_goes_and_comes_back_uncounted(spark: SparkSession, settings: Settings) -> None:
     for number in range(3):
-        land(settings, {f"{number}.jsonl": [line(10 * number + one) for one in range(4)]})
+        land(settings, {f"{number}.jsonl": [line(10 * number + item) for item in range(4)]})
         run_chain(spark, settings)
     before, short = rows(spark, settings, SILVER), keeping(settings, bronze="30 days")
 
@@ -71,7 +71,7 @@ def test_bronze_goes_and_comes_back_uncounted(spark: SparkSession, settings: Set
     assert maintained(short, later)[BRONZE].rows == 0
     assert is_idle(settings, BRONZE, SILVER)
 
-    land(settings, {"0.jsonl": [line(one) for one in range(5)]})  # one more line
+    land(settings, {"0.jsonl": [line(item) for item in range(5)]})  # one more line
     assert run_chain(spark, settings)[SILVER].duplicates == 4
     assert len(rows(spark, settings, BRONZE)) == 5
     assert len(rows(spark, settings, SILVER)) == 13
@@ -85,7 +85,7 @@ def test_rows_of_a_clock_that_went_back_go_when_they_are_old(
     at = moments.now()
     for number, days in enumerate((0, -365, -364, 1)):
         monkeypatch.setattr(moments, "now", lambda days=days: at + timedelta(days=days))
-        land(settings, {f"{number}.jsonl": [line(10 * number + one) for one in range(4)]})
+        land(settings, {f"{number}.jsonl": [line(10 * number + item) for item in range(4)]})
         run_chain(spark, settings)
         assert maintained(keeping(settings, bronze="30 days"), at + timedelta(days=days))[BRONZE].rows == 0
     short = keeping(settings, bronze="30 days")
@@ -94,7 +94,7 @@ def test_rows_of_a_clock_that_went_back_go_when_they_are_old(
 
 
 def test_quarantined_rows_can_be_readmitted_until_they_are_old(spark: SparkSession, settings: Settings) -> None:
-    lines = [line(one) for one in range(20)] + [line(one, headers=BROKEN) for one in (20, 21)]
+    lines = [line(item) for item in range(20)] + [line(item, headers=BROKEN) for item in (20, 21)]
     land(settings, {"a.jsonl": lines})
     tolerant = settings.model_copy(update={"tolerance": 1.0})
     run(spark, tolerant, BRONZE, SILVER)
@@ -120,7 +120,7 @@ def test_quarantined_rows_can_be_readmitted_until_they_are_old(spark: SparkSessi
 
 def test_topics_have_ages_of_their_own(spark: SparkSession, settings: Settings) -> None:
     topics = ("dlq.orders", "dlq.payments", "dlq.payments.eu")
-    land(settings, {"a.jsonl": [line(one, topic=topic) for topic in topics for one in range(3)]})
+    land(settings, {"a.jsonl": [line(item, topic=topic) for topic in topics for item in range(3)]})
     run_chain(spark, settings)
     short = keeping(settings, bronze="30 days", topics={"dlq.payments": "forever", "dlq.payments*": "3 days"})
     for days, left in ((2, {*topics}), (4, {*topics[:2]}), (40, {topics[1]})):
@@ -130,7 +130,7 @@ def test_topics_have_ages_of_their_own(spark: SparkSession, settings: Settings) 
 
 
 def test_rows_that_a_stage_has_still_to_read_stay(spark: SparkSession, settings: Settings) -> None:
-    land(settings, {"a.jsonl": [line(one) for one in range(3)]})
+    land(settings, {"a.jsonl": [line(item) for item in range(3)]})
     run_chain(spark, settings, BRONZE)
     short, later = keeping(settings, bronze="1 day"), NOW + timedelta(days=9)
     done = maintained(short, later)[BRONZE]
@@ -141,13 +141,13 @@ def test_rows_that_a_stage_has_still_to_read_stay(spark: SparkSession, settings:
 
 
 def test_stats_say_what_is_too_old(spark: SparkSession, settings: Settings) -> None:
-    land(settings, {"a.jsonl": [line(one) for one in range(3)]})
+    land(settings, {"a.jsonl": [line(item) for item in range(3)]})
     run_chain(spark, settings)
     short = keeping(settings, tables={COUNTS: "1 day"})
-    found = {one.table: one.aged_bytes for one in stats(Warehouse(short))}
+    found = {stat.table: stat.aged_bytes for stat in stats(Warehouse(short))}
     assert found[COUNTS] > 0
     assert {table for table, size in found.items() if size} == {COUNTS}
-    assert {one.aged_bytes for one in stats(Warehouse(settings))} == {0}
+    assert {stat.aged_bytes for stat in stats(Warehouse(settings))} == {0}
 
 
 @pytest.mark.parametrize("table", ["silver.dlq_records", "bronze.record_batches", "gold.dlq_incidents", "gold.none"])
@@ -299,9 +299,9 @@ class History:
             dead.append(line(100 * self.number + place, timestamp=millis(at), headers=headers))
             moment = millis(at - timedelta(minutes=30))
             sent.append(acknowledgement(offset=offset, timestamp=moment, acknowledged_at=moment + 1))
-        for one in (self.settings, self.undisturbed):
-            land(one, {f"{self.number}.jsonl": dead})
-            land(one, {f"{self.number}.jsonl": sent}, "acknowledgements")
+        for item in (self.settings, self.undisturbed):
+            land(item, {f"{self.number}.jsonl": dead})
+            land(item, {f"{self.number}.jsonl": sent}, "acknowledgements")
         self.run()
 
     def again(self, _: None) -> None:
@@ -313,9 +313,9 @@ class History:
         self.run()
 
     def run(self) -> None:
-        for one in (self.settings, self.undisturbed):
-            done = run(self.spark, one.model_copy(update={"tolerance": 1.0}), *ALL, feed=None)
-            assert {one.status for one in done.values()} <= {"passed", "idle"}, done
+        for item in (self.settings, self.undisturbed):
+            done = run(self.spark, item.model_copy(update={"tolerance": 1.0}), *ALL, feed=None)
+            assert {stage_run.status for stage_run in done.values()} <= {"passed", "idle"}, done
 
     def maintain(self, days: int) -> None:
         self.days += days
@@ -332,9 +332,9 @@ class History:
         self.run()
 
     def readmit(self, _: None) -> None:
-        for one in (self.settings, self.undisturbed):
-            with lock.writer(one, "test"):
-                readmit.readmit(Warehouse(one, self.spark), readmit.stage_with_quarantine(SILVER))
+        for item in (self.settings, self.undisturbed):
+            with lock.writer(item, "test"):
+                readmit.readmit(Warehouse(item, self.spark), readmit.stage_with_quarantine(SILVER))
         self.run()
 
     def check(self) -> None:

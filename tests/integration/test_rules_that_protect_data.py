@@ -136,7 +136,7 @@ def test_small_files_are_merged_at_times_and_nobody_reads_anything_twice(
     assert offsets(spark, settings, SILVER) == list(range(7))
     assert offsets(spark, settings, QUARANTINE) == list(range(10, 14))
     before = versions(settings)
-    assert {one.status for one in run_chain(spark, settings).values()} == {"idle"}
+    assert {item.status for item in run_chain(spark, settings).values()} == {"idle"}
     assert versions(settings) == before
 
 
@@ -152,7 +152,7 @@ def test_run_without_new_input_commits_nothing(spark: SparkSession, after_a_run:
 
     done = run(spark, after_a_run)
 
-    assert {one.status for one in done.values()} == {"idle"}
+    assert {stage_run.status for stage_run in done.values()} == {"idle"}
     assert versions(after_a_run) == before
 
 
@@ -282,13 +282,15 @@ def test_few_failures_never_break_a_gate(spark: SparkSession, settings: Settings
     assert (silver.status, silver.quarantined) == ("passed", 9)
 
 
-@pytest.mark.parametrize("profile", [one for one in PROFILES if one.name not in SHARE_GROUP], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "profile", [named for named in PROFILES if named.name not in SHARE_GROUP], ids=lambda named: named.name
+)
 def test_a_few_records_that_lack_a_mandatory_header_break_no_gate(
     spark: SparkSession, settings: Settings, profile: Profile
 ) -> None:
-    one = {"int32": (1).to_bytes(4, "big"), "int64": (1).to_bytes(8, "big")}
+    named = {"int32": (1).to_bytes(4, "big"), "int64": (1).to_bytes(8, "big")}
     mandatory = [header for header in profile.headers if header.name in profile.mandatory]
-    whole: list[tuple[str, bytes | str | None]] = [(each.name, one.get(each.encoding, b"1")) for each in mandatory]
+    whole: list[tuple[str, bytes | str | None]] = [(each.name, named.get(each.encoding, b"1")) for each in mandatory]
     of = {each.field: each.name for each in mandatory}
     lacking = [header for header in whole if header[0] != of["original_offset"]]
     land(settings, {"a.jsonl": [line(at, headers=lacking if at < 12 else whole) for at in range(400)]})
@@ -310,7 +312,7 @@ def test_required_profile_breaks_with_its_hint(spark: SparkSession, settings: Se
 
     assert silver.status == "broken"
     assert silver.verdict is not None
-    failed = {(one.scope, one.code): (one.failing, one.candidates) for one in silver.verdict.failed}
+    failed = {(item.scope, item.code): (item.failing, item.candidates) for item in silver.verdict.failed}
     assert failed["dlq.payments", "header_profile.required"] == (17, 20)
     assert "share.group.dlq.disposition.header.enable" in (silver.message or "")
 
@@ -406,7 +408,7 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
     )
 
     done_of_ledger = run_needed(spark, own, "gold.message_ledger", GOLD, "gold.dlq_incidents")
-    assert {one.status for one in done_of_ledger.values()} <= {"passed", "idle"}
+    assert {item.status for item in done_of_ledger.values()} <= {"passed", "idle"}
     places = {(row["topic"], row["partition"], row["offset"]) for row in rows(spark, own, "gold.message_ledger")}
     assert places == {("parcels", 3, offset) for offset in range(20)}
     assert sum(row["record_count"] for row in rows(spark, own, GOLD)) == 27
@@ -539,5 +541,5 @@ def test_warehouse_by_uri_gives_the_same_tables(spark: SparkSession, settings: S
     again = run_chain(spark, remote)
     run_chain(spark, settings)
 
-    assert {one.status for one in again.values()} == {"idle"}
+    assert {item.status for item in again.values()} == {"idle"}
     assert tables(settings.model_copy(update={"warehouse": str(tmp_path / "remote")})) == tables(settings)

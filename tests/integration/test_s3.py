@@ -305,7 +305,7 @@ def test_maintenance_removes_old_objects_under_the_lease(place: str) -> None:
 def test_rows_go_by_their_age_under_the_lease(place: str) -> None:
     impatient = load(warehouse=place, lock=LockSettings(wait_seconds=0))
     short = {"retention": Retention(quality="30 days")}
-    settings, hasty = (one.model_copy(update=short) for one in (patient(place), impatient))
+    settings, hasty = (item.model_copy(update=short) for item in (patient(place), impatient))
     times = Column("started_at", "timestamp", "A time.")
     runs = replace(NUMBERS, table="quality.stage_runs", columns=(*NUMBERS.columns, times))
     warehouse = Warehouse(settings)
@@ -324,7 +324,7 @@ def test_rows_go_by_their_age_under_the_lease(place: str) -> None:
     assert [action["txn"]["version"] for action in last if "txn" in action] == [4]
     with lock.writer(settings, "the test"), pytest.raises(WriterBusy):
         rewriting.replace_files(warehouse, runs.table, 3, {}, [], "RETENTION")  # that version is another writer's
-    assert [one.rows for one in maintain.maintain(settings, 7, False, print)] == [0]
+    assert [item.rows for item in maintain.maintain(settings, 7, False, print)] == [0]
 
 
 def test_a_command_sees_files_as_it_first_read_them_but_for_its_own(place: str) -> None:
@@ -345,8 +345,8 @@ def test_two_drivers_that_append_to_a_table_lose_nothing(place: str, by_profile:
     times = 3
     write_deltalake(place.replace("s3a://", "s3://"), pa.table({"n": pa.array([-1])}))
     other_driver = started(DRIVER, "100", str(times), place, env=by_profile)
-    with started(DRIVER, "0", str(times), place) as one, other_driver as other:
-        both = (one, other)
+    with started(DRIVER, "0", str(times), place) as item, other_driver as other:
+        both = (item, other)
         assert [driver.said() for driver in both] == ["ready", "ready"]
         for driver in both:
             driver.tell("go")

@@ -49,19 +49,19 @@ def test_one_run_lands_all_clusters_and_mixes_none(
     with lock.writer(settings, "test"):
         done = runner.run(Warehouse(settings, spark), stages("dlq"))
 
-    landed = [one for one in done if one.table == BRONZE]
-    assert [(one.cluster, one.read, one.accepted, one.name) for one in landed] == [
+    landed = [stage_run for stage_run in done if stage_run.table == BRONZE]
+    assert [(stage_run.cluster, stage_run.read, stage_run.accepted, stage_run.name) for stage_run in landed] == [
         ("eu", 5, 5, f"{BRONZE} (eu)"),
         ("us", 7, 7, f"{BRONZE} (us)"),
     ]
-    assert [(one.as_json()["cluster"], one.as_json()["table"]) for one in landed] == [("eu", BRONZE), ("us", BRONZE)]
-    (judged,) = (one for one in done if one.table == SILVER)
+    assert [(row.as_json()["cluster"], row.as_json()["table"]) for row in landed] == [("eu", BRONZE), ("us", BRONZE)]
+    (judged,) = (stage_run for stage_run in done if stage_run.table == SILVER)
     assert (judged.read, judged.accepted, judged.cluster) == (12, 12, None)
     assert "cluster" not in judged.as_json()
     for table in (BRONZE, SILVER):
         assert [len(rows(settings, table)[name]) for name in ("eu", "us")] == [5, 7]
     found = rows(settings, INCIDENTS)
-    assert [[one["record_count"] for one in found[name]] for name in ("eu", "us")] == [[5], [7]]
+    assert [[row["record_count"] for row in found[name]] for name in ("eu", "us")] == [[5], [7]]
     assert found["eu"][0]["incident_id"] != found["us"][0]["incident_id"]
 
     ran = rows(settings, "quality.stage_runs")
@@ -77,7 +77,7 @@ def test_one_run_lands_all_clusters_and_mixes_none(
     land(eu, {"more.jsonl": [line(100 + offset) for offset in range(2)]})
     assert run(spark, settings, BRONZE, SILVER)[SILVER].held == 20
     assert len(rows(settings, SILVER)["eu"]) == 7
-    entries = {(one.cluster, one.table): one for one in freshness.freshness(Warehouse(settings))}
+    entries = {(item.cluster, item.table): item for item in freshness.freshness(Warehouse(settings))}
     assert entries["us", SILVER].held_scopes == ("cluster:us/dlq.orders",)
     assert entries["eu", SILVER].held_scopes == ()
     assert entries["eu", BRONZE].unread_files == entries["us", BRONZE].unread_files == 0
@@ -125,12 +125,14 @@ def test_one_run_lands_all_clusters_and_mixes_none(
             code, out, _ = said("ask", "blocked_tables", "--format", "json", "--cluster", name)
             assert (code, len(out.splitlines())) == (0, count)
         code, out, _ = said("ask", "gate_history", "--format", "json")
-        assert {one["broken_count"] for one in map(json.loads, out.splitlines())} == {1}
+        assert {row["broken_count"] for row in map(json.loads, out.splitlines())} == {1}
 
     told = {family.name: family for family in of_several(whole)}
-    letters = {one.labels["cluster"]: one.value for one in told["afterlog_dead_letters"].samples}
+    letters = {sample.labels["cluster"]: sample.value for sample in told["afterlog_dead_letters"].samples}
     assert letters == {"eu": 5, "us": 7}
-    by_table = {(one.labels["table"], one.labels.get("cluster")) for one in told["afterlog_stage_runs"].samples}
+    by_table = {
+        (sample.labels["table"], sample.labels.get("cluster")) for sample in told["afterlog_stage_runs"].samples
+    }
     assert {(BRONZE, "eu"), (BRONZE, "us"), (SILVER, None)} <= by_table
     assert (SILVER, "eu") not in by_table
 
@@ -164,7 +166,7 @@ def test_a_cluster_that_is_away_keeps_no_other_from_landing(
         runner.run(Warehouse(settings, spark), chosen, reported.append)
     assert re.fullmatch(r"Cluster us: No broker can be reached \(127\.0\.0\.1:9: .*\.", str(left.value))
     assert left.value.exit_code == 3
-    assert [(one.name, one.status, one.accepted) for one in reported] == [
+    assert [(stage_run.name, stage_run.status, stage_run.accepted) for stage_run in reported] == [
         (f"{BRONZE} (us)", "passed", 2),
         (f"{BRONZE} (us)", "failed", 0),
         (f"{BRONZE} (eu)", "passed", 1),

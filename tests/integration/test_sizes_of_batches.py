@@ -58,8 +58,8 @@ def test_few_bytes_that_unpack_to_many_take_the_way_of_large_batches(
     with monkeypatch.context() as patched:
         patched.setattr(few_split, bound, 1 << 20)
         patched.setattr(few_split.FewSplit, uncalled, None)  # would be called for a small batch
-        one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
-    assert (one.read, one.accepted) == (20, 20)
+        stage_run = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
+    assert (stage_run.read, stage_run.accepted) == (20, 20)
 
 
 @pytest.mark.parametrize(("many", "times"), [(20, 1), (21, 0)])
@@ -140,11 +140,17 @@ def test_spark_does_what_duckdb_cannot(
     land(settings, {"a.jsonl": landed})
     with monkeypatch.context() as patched:
         FAULTS[fault](patched)
-        one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
-    assert (one.read, one.accepted, one.quarantined, one.duplicates, one.held) == (204, 200, 4, 0, 0)
+        stage_run = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
+    assert (stage_run.read, stage_run.accepted, stage_run.quarantined, stage_run.duplicates, stage_run.held) == (
+        204,
+        200,
+        4,
+        0,
+        0,
+    )
     land(settings, {"b.jsonl": [line(300), line(5)]})
-    one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
-    assert (one.read, one.accepted, one.duplicates) == (2, 1, 1)
+    stage_run = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
+    assert (stage_run.read, stage_run.accepted, stage_run.duplicates) == (2, 1, 1)
 
 
 def test_what_a_candidate_says_of_others_is_the_same_in_quarantine(
@@ -187,12 +193,12 @@ def test_tables_without_columns_of_the_contract_take_them(
             ways.take(way, patched)
             for files in landed:
                 land(settings, files)
-                one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
+                stage_run = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
                 for table in (SILVER, "quarantine.dlq_records") if files is landed[0] else ():  # as a version before
                     location = Warehouse(settings).location(table)
                     kept = DeltaTable(location).to_pyarrow_table().drop_columns(gone)
                     write_deltalake(location, kept, mode="overwrite", schema_mode="overwrite")
-        counts.append((one.read, one.accepted, one.quarantined, one.duplicates))
+        counts.append((stage_run.read, stage_run.accepted, stage_run.quarantined, stage_run.duplicates))
         found.append(tables(settings))
         assert {field.name for field in DeltaTable(Warehouse(settings).location(SILVER)).schema().fields} >= {*gone}
     assert counts[0] == counts[1] == (53, 40, 2, 11)
@@ -209,8 +215,10 @@ def test_small_and_large_batches_give_the_same_tables(
             ways.take(way, patched)
             for files in landings():
                 land(settings, files)
-                one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
-                counts.append((one.read, one.accepted, one.quarantined, one.duplicates, one.held))
+                stage_run = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
+                counts.append(
+                    (stage_run.read, stage_run.accepted, stage_run.quarantined, stage_run.duplicates, stage_run.held)
+                )
         found.append(tables(settings))
     assert counts[:2] == counts[2:4] == counts[4:]
     assert found[0] == found[1] == found[2]

@@ -169,7 +169,11 @@ def tells(
             except Killed:
                 pass
         done = go(spark, settings, feeds)
-        assert {one.status for one in done} <= {"passed", "idle"}, (seed, number, [one.message for one in done])
+        assert {stage_run.status for stage_run in done} <= {"passed", "idle"}, (
+            seed,
+            number,
+            [stage_run.message for stage_run in done],
+        )
         assert at_a_standstill(settings) == {}
     before = tables(settings)
     for stage in (stage for stage in stages_of_type(Summarise) if stage.feed in feeds):
@@ -200,7 +204,7 @@ def test_no_hour_of_any_calendar_and_no_place_stops_a_table(
     land_far_places(settings)
     land_hours(settings, 0)
 
-    assert {one.status for one in go(spark, settings, ("dlq", "delivery"))} <= {"passed", "idle"}
+    assert {stage_run.status for stage_run in go(spark, settings, ("dlq", "delivery"))} <= {"passed", "idle"}
 
     (gaps, *_) = Warehouse(settings, spark).read("gold.reconciliation").agg({"dlq_gap_count": "max"}).collect()[0]
     assert gaps == GREATEST
@@ -212,7 +216,7 @@ def test_no_hour_of_any_calendar_and_no_place_stops_a_table(
     ]
 
     land_hours(settings, 1)  # the hours are refreshed
-    done = {one.table: one.status for one in go(spark, settings, ("dlq",))}
+    done = {stage_run.table: stage_run.status for stage_run in go(spark, settings, ("dlq",))}
     without_news = ("silver.dlq_refusals", "gold.blast_radius")
     assert {status for table, status in done.items() if table not in without_news} == {"passed"}
     of_hours = Warehouse(settings, spark).read("gold.dlq_summary").where(f"dlq_topic = '{OF_HOURS}'")
@@ -230,7 +234,7 @@ def test_line_breaks_of_unicode_stop_nothing(spark: SparkSession, settings: Sett
         land(settings, {f"{number}.jsonl": [line(number, topic=f"dlq.{text}", headers=headers)]})
         with lock.writer(settings, "test"):
             done = runner.run(Warehouse(settings, spark), chosen)
-        assert {one.status for one in done} == {"passed"}
+        assert {stage_run.status for stage_run in done} == {"passed"}
     assert len(rows(spark, settings, "silver.dlq_records")) == len(texts)
     logs = Path(Warehouse(settings).location("silver.dlq_records")) / "_delta_log"
     told = "".join(file.read_text(encoding="utf-8") for file in logs.glob("*.json"))
@@ -253,7 +257,7 @@ def test_an_origin_whose_headers_name_no_source_stops_nothing(
     ]
     land(settings, {"a.jsonl": [*first, *second]})
 
-    assert {one.status for one in go(spark, settings, ("dlq", "delivery"))} <= {"passed", "idle"}
+    assert {stage_run.status for stage_run in go(spark, settings, ("dlq", "delivery"))} <= {"passed", "idle"}
 
     assert at_a_standstill(settings) == {}
     ledger = rows(spark, settings, "gold.message_ledger")

@@ -155,8 +155,8 @@ def landed_at_random(dice: random.Random, spark: SparkSession, settings: Setting
 
 
 def goes_on(done: dict[str, Any]) -> None:
-    assert {one.status for one in done.values()} <= {"passed", "idle"}, {
-        table: one.message for table, one in done.items() if one.status not in ("passed", "idle")
+    assert {stage_run.status for stage_run in done.values()} <= {"passed", "idle"}, {
+        table: item.message for table, item in done.items() if item.status not in ("passed", "idle")
     }
 
 
@@ -189,7 +189,7 @@ def proves(spark: SparkSession, empty_warehouse: Path, place: Path, seed: int, g
     land(at_once, {"all.log": history.lines}, DIRECTORY)
     goes_on(run(spark, at_once, feed=FEED))
     landed_at_random(dice, spark, at_random, history.lines, runs)
-    assert {one.status for one in run(spark, at_random, feed=FEED).values()} == {"idle"}
+    assert {stage_run.status for stage_run in run(spark, at_random, feed=FEED).values()} == {"idle"}
     found, expected = tables(at_random), tables(at_once)
     for table, rows in expected.items():
         assert found[table] == rows, table
@@ -197,7 +197,7 @@ def proves(spark: SparkSession, empty_warehouse: Path, place: Path, seed: int, g
     assert set(current) >= history.known
     wrong: Counter[str] = Counter()
     for group, row in current.items():
-        seen = max(history.seen[group], key=lambda one: one[:2], default=None)
+        seen = max(history.seen[group], key=lambda item: item[:2], default=None)
         shown = None if row["description"] is None else (json.loads(row["description"]), row["topology_epoch"])
         wrong["not the later one"] += shown != (None if seen is None else (seen[2], seen[3]))
         wrong.update(contradictions(row, describe_command.answer(Warehouse(at_once), group, "json")))

@@ -56,7 +56,9 @@ def test_what_one_cluster_has_is_not_told_of_the_other(
     fill(settings, "default", is_changed=False)
     fill(settings, "second", is_changed=True)
     done = run(spark, settings, "silver.dlq_refusals", *TABLES)
-    assert {one.status for one in done.values()} == {"passed"}, [one.message for one in done.values()]
+    assert {stage_run.status for stage_run in done.values()} == {"passed"}, [
+        stage_run.message for stage_run in done.values()
+    ]
     found = {
         (table, cluster): jvmless.rows(Warehouse(settings), table, {"cluster": cluster})
         for table in TABLES
@@ -124,7 +126,12 @@ def test_equal_lines_of_files_of_the_same_names_are_rows_of_each_cluster(
             logs.lands(settings, "orders", {logs.segment(0): (logs.one(0) + b"\0" * 7 + segments.batch(9), logs.T)})
         chosen = SPLIT if len(feeds) > 1 else SPLIT[:2]
         done = run(spark, settings, *chosen, feed=None)
-        counts.append({table: (one.read, one.accepted, one.quarantined, one.skipped) for table, one in done.items()})
+        counts.append(
+            {
+                table: (stage_run.read, stage_run.accepted, stage_run.quarantined, stage_run.skipped)
+                for table, stage_run in done.items()
+            }
+        )
     assert counts[1] == counts[0]
 
     quarantines = [f"quarantine.{name}" for name in (REFUSED if len(feeds) > 1 else REFUSED[:1])]
@@ -142,4 +149,6 @@ def rows_of(settings: Settings, table: str) -> list[str]:
     """Return the rows of the settings' cluster, without what tells the clusters apart."""
     found = jvmless.rows(Warehouse(settings), table, {"cluster": settings.cluster})
     others = {"cluster"} | ({"_bronze_id"} if table.endswith("record_batches") else set())
-    return sorted(str({name: one for name, one in without_the_run(row).items() if name not in others}) for row in found)
+    return sorted(
+        str({name: item for name, item in without_the_run(row).items() if name not in others}) for row in found
+    )

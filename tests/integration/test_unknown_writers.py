@@ -48,7 +48,7 @@ def test_nothing_known_is_a_state_that_is_counted_and_said(
     unknown = {(row["header_profile"], row["original_topic"], row["consumer_group"], row["owner"]) for row in found}
     assert unknown == {("unknown", None, None, "unknown writer on dlq-sink-crm")}
     assert len(found) == 12
-    assert [one for one in caplog.messages if "dlq-sink-crm" in one and owners.NAMELESS in one]
+    assert [message for message in caplog.messages if "dlq-sink-crm" in message and owners.NAMELESS in message]
     (finding,) = (row for row in rows(spark, settings, FINDINGS) if row["kind"] == "UNKNOWN_WRITER")
     assert (finding["topic"], finding["amount"]) == ("dlq-sink-crm", 12)
     assert "errors.deadletterqueue.context.headers.enable=true" in finding["evidence"]
@@ -111,7 +111,7 @@ def test_a_session_says_once_that_a_topic_names_no_writer(
     for offset in (1, 2):
         land(settings, {f"{offset}.jsonl": plain("dlq-once", offset)})
         run(spark, settings, "bronze.dlq_records", SILVER)
-    assert len([one for one in caplog.messages if "dlq-once" in one]) == 1
+    assert len([message for message in caplog.messages if "dlq-once" in message]) == 1
     assert Warehouse(settings, spark).read(SILVER).count() == 2
 
 

@@ -30,15 +30,15 @@ NO_OBJECT, NO_JSON = "the line is not a JSON object", "the line is not valid JSO
 def run(spark: SparkSession, settings: Settings, *accept: str) -> dict[str, StageRun]:
     """Run the stages of three feeds' tables once; return what each table's last batch did."""
     tables = (LETTERS, PRODUCERS, PUSHES)
-    chosen = [stage for stage in stages() if stage.table in (*tables, *(f"bronze{one[6:]}" for one in tables))]
+    chosen = [stage for stage in stages() if stage.table in (*tables, *(f"bronze{table[6:]}" for table in tables))]
     chosen = [stage for stage in stages() if stage.table == "bronze.streams_requests" or stage in chosen]
     with lock.writer(settings, "test"):
         ran = runner.run(Warehouse(settings, spark), chosen, accepted=Acceptance.of(accept, chosen))
-    return {one.table: one for one in ran}
+    return {item.table: item for item in ran}
 
 
-def counts(one: StageRun) -> tuple[str, int, int, int]:
-    return one.status, one.accepted, one.quarantined, one.held
+def counts(stage_run: StageRun) -> tuple[str, int, int, int]:
+    return stage_run.status, stage_run.accepted, stage_run.quarantined, stage_run.held
 
 
 def test_a_file_of_which_no_line_can_be_read_breaks_the_gate_however_small(
@@ -72,10 +72,10 @@ def test_a_file_of_which_no_line_can_be_read_breaks_the_gate_however_small(
     assert f"afterlog readmit {PRODUCERS}" in (producers.message or "")
     assert counts(pushes) == ("broken", 1, 2, 0)
     assert "no line of cut.log can be read." in (pushes.message or "")
-    assert all(one.verdict is not None and not one.verdict.success for one in (letters, producers, pushes))
-    assert [one.refused for one in (letters, producers, pushes)] == [False, True, True]
+    assert all(item.verdict is not None and not item.verdict.success for item in (letters, producers, pushes))
+    assert [item.refused for item in (letters, producers, pushes)] == [False, True, True]
     # What is in quarantine waits for nobody: the next run has nothing to do there. What is held still is.
-    assert {table: one.status for table, one in run(spark, settings).items() if one.status != "idle"} == {
+    assert {table: item.status for table, item in run(spark, settings).items() if item.status != "idle"} == {
         LETTERS: "held"
     }
 

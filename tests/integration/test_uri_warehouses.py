@@ -80,12 +80,12 @@ def test_letters_and_messages_are_told_as_those_of_a_local_warehouse(spark: Spar
     for table in ("held.dlq_records", HELD_ACKNOWLEDGEMENTS, HELD_BATCHES):
         shutil.rmtree(Warehouse(settings).location(table))  # an older version held no rows
     by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
-    warehouses = [Warehouse(one, spark) for one in (settings, by_uri)]
+    warehouses = [Warehouse(item, spark) for item in (settings, by_uri)]
     for wanted in ("dlq.orders:0:1", "dlq.orders:0:9", "dlq.order:0:1"):
-        here, there = (show.answer(one, wanted) for one in warehouses)
+        here, there = (show.answer(comparison, wanted) for comparison in warehouses)
         assert there == here, wanted
     for wanted in ("orders:0:7", "order:0:7"):
-        here, there = (trace.answer(one, wanted) for one in warehouses)
+        here, there = (trace.answer(comparison, wanted) for comparison in warehouses)
         assert there == here, wanted
 
 

@@ -90,7 +90,7 @@ class Browser:
         file.write_bytes(base64.b64decode(told["data"]))
 
     def _wait(self, method: str) -> None:
-        while not any(one.get("method") == method for one in self.events):
+        while not any(event.get("method") == method for event in self.events):
             self._note(self._next())
 
     def _note(self, told: dict[str, Any]) -> None:
@@ -144,15 +144,15 @@ def browser(scratch: Path) -> Iterator[Browser]:
     )
     os.close(to_read)
     os.close(back_write)
-    one = Browser(to_write, back_read)
+    item = Browser(to_write, back_read)
     try:
-        target = one.send("Target.createTarget", url="about:blank")["targetId"]
-        one.session = one.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        target = item.send("Target.createTarget", url="about:blank")["targetId"]
+        item.session = item.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
-            one.send(f"{domain}.enable")
-        yield one
-        one.session = ""
-        one.send("Browser.close")
+            item.send(f"{domain}.enable")
+        yield item
+        item.session = ""
+        item.send("Browser.close")
     finally:
         os.close(to_write)
         os.close(back_read)

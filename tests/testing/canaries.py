@@ -52,8 +52,8 @@ def _values(value: Any) -> Iterator[bytes]:
     elif isinstance(value, str):
         yield value.encode("utf-8", "surrogatepass")
     elif isinstance(value, dict):
-        for one in value.values():
-            yield from _values(one)
+        for item in value.values():
+            yield from _values(item)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _values(one)
+        for item in value:
+            yield from _values(item)

@@ -70,35 +70,40 @@ LAYOUTS = {
     # config/log4j2.yaml of Apache Kafka 4; confluentinc/kafka-images, log4j2.yaml of cp-kafka
     "kafka": Layout(
         "[%d] %p %m (%c)%n",
-        lambda one: _after(one, f"[{one.clock()}] {one.level} {one.message} ({one.logger})"),
+        lambda item: _after(item, f"[{item.clock()}] {item.level} {item.message} ({item.logger})"),
         has_thread=False,
     ),
     # strimzi-kafka-operator: documentation of "External logging", and its default since log4j2
     "strimzi": Layout(
         "%d{yyyy-MM-dd HH:mm:ss} %-5p [%t] %c{1}:%L - %m%n",
-        lambda one: _after(one, f"{one.clock(mark='')} {one.level:5} [{one.thread}] {_short(one)}:66 - {one.message}"),
+        lambda item: _after(
+            item, f"{item.clock(mark='')} {item.level:5} [{item.thread}] {_short(item)}:66 - {item.message}"
+        ),
         has_fraction=False,
         has_short_logger=True,
     ),
     # strimzi-kafka-operator, cluster-operator/src/main/resources/default-logging/KafkaCluster.log4j1.properties
     "strimzi of old": Layout(
         "%d{ISO8601} %p %m (%c) [%t]%n",
-        lambda one: _after(one, f"{one.clock()} {one.level} {one.message} ({one.logger}) [{one.thread}]"),
+        lambda item: _after(item, f"{item.clock()} {item.level} {item.message} ({item.logger}) [{item.thread}]"),
     ),
     # log4j2's own sample pattern, with a date: "%d [%t] %-5level %logger - %msg%n"
     "thread first": Layout(
         "%d{yyyy-MM-dd HH:mm:ss.SSS} [%t] %-5p %c - %m%n",
-        lambda one: _after(one, f"{one.clock(mark='.')} [{one.thread}] {one.level:5} {one.logger} - {one.message}"),
+        lambda item: _after(
+            item, f"{item.clock(mark='.')} [{item.thread}] {item.level:5} {item.logger} - {item.message}"
+        ),
     ),
     "level first": Layout(
         "%-5p %d [%t] %c{1}:%L - %m%n",
-        lambda one: _after(one, f"{one.level:5} {one.clock()} [{one.thread}] {_short(one)}:7 - {one.message}"),
+        lambda item: _after(item, f"{item.level:5} {item.clock()} [{item.thread}] {_short(item)}:7 - {item.message}"),
         has_short_logger=True,
     ),
     "dates with a zone": Layout(
         "%d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX} %-5p %c:%L - %m%n",
-        lambda one: _after(
-            one, f"{one.clock('%Y-%m-%dT%H:%M:%S', '.')}{one.zone()} {one.level:5} {one.logger}:66 - {one.message}"
+        lambda item: _after(
+            item,
+            f"{item.clock('%Y-%m-%dT%H:%M:%S', '.')}{item.zone()} {item.level:5} {item.logger}:66 - {item.message}",
         ),
         has_thread=False,
         has_zone=True,
@@ -106,25 +111,25 @@ LAYOUTS = {
     # apache/logging-log4j2, log4j-layout-template-json: LogstashJsonEventLayoutV1.json
     "logstash": Layout(
         "",
-        lambda one: _json(
-            one,
-            **{"@timestamp": _utc(one), "@version": 1, "source_host": "kafka-3", "level": one.level},
-            thread_name=one.thread,
-            logger_name=one.logger,
-            message=one.message,
-            exception={"stacktrace": one.stack + "\n"} if one.stack else None,
+        lambda item: _json(
+            item,
+            **{"@timestamp": _utc(item), "@version": 1, "source_host": "kafka-3", "level": item.level},
+            thread_name=item.thread,
+            logger_name=item.logger,
+            message=item.message,
+            exception={"stacktrace": item.stack + "\n"} if item.stack else None,
         ),
         has_zone=True,
     ),
     # logstash/log4j-jsonevent-layout: JSONEventLayoutV0.java
     "logstash of old": Layout(
         "",
-        lambda one: _json(
-            one,
-            **{"@timestamp": _utc(one), "@message": one.message, "@source_host": "kafka-3"},
+        lambda item: _json(
+            item,
+            **{"@timestamp": _utc(item), "@message": item.message, "@source_host": "kafka-3"},
             **{
-                "@fields": {"level": one.level, "loggerName": one.logger, "threadName": one.thread}
-                | ({"exception": {"stacktrace": one.stack}} if one.stack else {})
+                "@fields": {"level": item.level, "loggerName": item.logger, "threadName": item.thread}
+                | ({"exception": {"stacktrace": item.stack}} if item.stack else {})
             },
         ),
         has_zone=True,
@@ -132,28 +137,28 @@ LAYOUTS = {
     # apache/logging-log4j2, log4j-layout-template-json: EcsLayout.json
     "ecs": Layout(
         "",
-        lambda one: _json(
-            one,
-            **{"@timestamp": _utc(one), "ecs.version": "1.2.0", "log.level": one.level, "message": one.message},
-            **{"process.thread.name": one.thread, "log.logger": one.logger},
-            **({"error.stack_trace": one.stack} if one.stack else {}),
+        lambda item: _json(
+            item,
+            **{"@timestamp": _utc(item), "ecs.version": "1.2.0", "log.level": item.level, "message": item.message},
+            **{"process.thread.name": item.thread, "log.logger": item.logger},
+            **({"error.stack_trace": item.stack} if item.stack else {}),
         ),
         has_zone=True,
     ),
     # apache/logging-log4j2, log4j-layout-template-json: JsonLayout.json, which is as JsonLayout of log4j2
     "log4j2 json": Layout(
         "",
-        lambda one: _json(
-            one,
+        lambda item: _json(
+            item,
             instant={
-                "epochSecond": (one.at - EPOCH) // timedelta(seconds=1),
-                "nanoOfSecond": one.at.microsecond * 1000,
+                "epochSecond": (item.at - EPOCH) // timedelta(seconds=1),
+                "nanoOfSecond": item.at.microsecond * 1000,
             },
-            thread=one.thread,
-            level=one.level,
-            loggerName=one.logger,
-            message=one.message,
-            thrown={"extendedStackTrace": one.stack} if one.stack else None,
+            thread=item.thread,
+            level=item.level,
+            loggerName=item.logger,
+            message=item.message,
+            thrown={"extendedStackTrace": item.stack} if item.stack else None,
             endOfBatch=False,
         ),
         has_zone=True,
@@ -161,14 +166,14 @@ LAYOUTS = {
     # apache/logging-log4j2, log4j-layout-template-json: GcpLayout.json
     "google": Layout(
         "",
-        lambda one: _json(
-            one,
-            timestamp=_utc(one),
-            severity=one.level,
-            message=one.message,
-            _exception={"stackTrace": one.stack} if one.stack else None,
-            _thread=one.thread,
-            _logger=one.logger,
+        lambda item: _json(
+            item,
+            timestamp=_utc(item),
+            severity=item.level,
+            message=item.message,
+            _exception={"stackTrace": item.stack} if item.stack else None,
+            _thread=item.thread,
+            _logger=item.logger,
         ),
         has_zone=True,
     ),

@@ -122,22 +122,22 @@ def spans(server: Receiver) -> list[Span]:
     """All spans that a collector got."""
     return [
         Span(
-            one.name,
-            one.trace_id.hex(),
-            one.span_id.hex(),
-            one.parent_span_id.hex(),
-            _values(one.attributes),
-            one.status.code == Status.STATUS_CODE_ERROR,
-            one.status.message,
-            one.start_time_unix_nano,
-            one.end_time_unix_nano,
+            span.name,
+            span.trace_id.hex(),
+            span.span_id.hex(),
+            span.parent_span_id.hex(),
+            _values(span.attributes),
+            span.status.code == Status.STATUS_CODE_ERROR,
+            span.status.message,
+            span.start_time_unix_nano,
+            span.end_time_unix_nano,
             _values(found.resource.attributes),
         )
         for _, request in [*server.got]
         if isinstance(request, ExportTraceServiceRequest)
         for found in request.resource_spans
         for scope in found.scope_spans
-        for one in scope.spans
+        for span in scope.spans
     ]
 
 
@@ -145,7 +145,9 @@ def samples(server: Receiver) -> dict[tuple[str, tuple[tuple[str, str], ...]], f
     """The points that a collector got last, by the name and the labels that Prometheus has for them."""
     *_, last = (request for _, request in [*server.got] if isinstance(request, ExportMetricsServiceRequest))
     points: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
-    for metric in (one for found in last.resource_metrics for scope in found.scope_metrics for one in scope.metrics):
+    for metric in (
+        metric for found in last.resource_metrics for scope in found.scope_metrics for metric in scope.metrics
+    ):
         is_sum = metric.HasField("sum")
         assert not is_sum or (metric.sum.is_monotonic and metric.sum.aggregation_temporality == 2)
         for point in (metric.sum if is_sum else metric.gauge).data_points:
@@ -155,9 +157,13 @@ def samples(server: Receiver) -> dict[tuple[str, tuple[tuple[str, str], ...]], f
 
 
 def _values(attributes: Any) -> dict[str, Any]:
-    return {one.key: _value(one.value) for one in attributes}
+    return {attribute.key: _value(attribute.value) for attribute in attributes}
 
 
 def _value(value: Any) -> Any:
     kind = value.WhichOneof("value")
-    return [_value(one) for one in value.array_value.values] if kind == "array_value" else getattr(value, kind)
+    return (
+        [_value(value_of_these) for value_of_these in value.array_value.values]
+        if kind == "array_value"
+        else getattr(value, kind)
+    )

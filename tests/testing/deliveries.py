@@ -157,15 +157,15 @@ _ARROW = {
 
 def _column(values: Sequence[Any], kind: str) -> Array:
     if kind == "timestamp":
-        micros = [None if one is None else int(one.timestamp() * 1_000_000) for one in values]
+        micros = [None if value is None else int(value.timestamp() * 1_000_000) for value in values]
         return Array(micros, _ARROW["bigint"]).cast(_ARROW[kind])
     if kind.startswith("array<"):
-        lists = [one or [] for one in values]
+        lists = [value or [] for value in values]
         offsets = [0, *accumulate(map(len, lists))]
-        return list_array(Array(offsets, _ARROW["int"]), _column([one for many in lists for one in many], kind[6:-1]))
+        return list_array(Array(offsets, _ARROW["int"]), _column([item for many in lists for item in many], kind[6:-1]))
     if kind.startswith("struct<"):
         fields = dict(re.findall(r"(\w+): (\w+)", kind))
-        columns = [_column([(one or {}).get(name) for one in values], type_) for name, type_ in fields.items()]
+        columns = [_column([(value or {}).get(name) for value in values], type_) for name, type_ in fields.items()]
         return struct_array(
             columns, fields=[Field(name, _ARROW[type_], nullable=True) for name, type_ in fields.items()]
         )

@@ -110,7 +110,7 @@ def contract_of_input(table: str) -> Contract:
     """Return the contract of a table, or of the quarantine of one."""
     layer, _, name = table.partition(".")
     if layer == "held":
-        (split,) = (one for one in stages_of_type(Split) if one.table == f"silver.{name}")
+        (split,) = (item for item in stages_of_type(Split) if item.table == f"silver.{name}")
         held = contract_of_held(split)
         assert held is not None
         return held
@@ -169,10 +169,10 @@ def value(
         return [value(kind.elementType, chance, hostile, 0.15, known) for _ in range(chance.choice((0, 1, 1, 2, 3)))]
     if isinstance(kind, StructType):
         return {
-            one.name: known[f".{one.name}"](chance)
-            if f".{one.name}" in known
-            else value(one.dataType, chance, hostile, 0.15, known)
-            for one in kind
+            named.name: known[f".{named.name}"](chance)
+            if f".{named.name}" in known
+            else value(named.dataType, chance, hostile, 0.15, known)
+            for named in kind
         }
     name = kind.simpleString()
     if name == "boolean":
@@ -233,7 +233,7 @@ def _viewed(inputs: Mapping[str, Path], prefix: str = "") -> Iterator[DuckDBPyCo
     with sessions.connected(str(next(iter(inputs.values())).parent)) as connection:
         for table, file in inputs.items():
             fields = type_of(contract_of_input(table)).jsonValue()["fields"]
-            columns = (f'CAST("{one["name"]}" AS {sessions._type(one["type"])}) AS "{one["name"]}"' for one in fields)
+            columns = (f'CAST("{row["name"]}" AS {sessions._type(row["type"])}) AS "{row["name"]}"' for row in fields)
             select = f"SELECT {', '.join(columns)} FROM read_parquet('{file}')"
             connection.execute(f"CREATE VIEW {prefix}{name_of(table)} AS {select}")
         yield connection
@@ -261,7 +261,7 @@ def in_order(rows: arrow.Table, like: arrow.Schema) -> list[str]:
 
     Raises ArrowInvalid: a value does not fit its column.
     """
-    micros = [one.with_type(arrow.int64() if arrow.types.is_timestamp(one.type) else one.type) for one in like]
+    micros = [item.with_type(arrow.int64() if arrow.types.is_timestamp(item.type) else item.type) for item in like]
     return sorted(map(repr, rows.cast(like).cast(arrow.schema(micros)).to_pylist()))
 
 
@@ -277,14 +277,14 @@ def differences(found: Refreshed | None, expected: Refreshed | None) -> Iterator
             yield f"{(found or expected).stage.table}: only one engine finds news"  # type: ignore[union-attr]
         return
     table, warehouse = found.stage.table, found.warehouse
-    for what, one, other in (
+    for what, item, other in (
         ("input rows", found.read, expected.read),
         ("groups", *(made.replaces and set(made.replaces.values) for made in (found, expected))),
         ("facts", dict(found.facts), dict(expected.facts)),
         ("count", found.count, expected.count),
     ):
-        if one != other:
-            yield f"{table}: {what}: {one} instead of {other}"
+        if item != other:
+            yield f"{table}: {what}: {item} instead of {other}"
     rows = expected.rows.toArrow()  # type: ignore[union-attr]
     if found.count != rows.num_rows:
         yield f"{table}: {found.count} rows instead of {rows.num_rows}"

@@ -129,8 +129,8 @@ class History:
 
     def partition(self) -> None:
         topic, base = self.somewhere()
-        one = self.chance.randrange(4)
-        places = [(one, offset) for _, offset in self.places(self.chance.randrange(10, 40), base, 400)]
+        item = self.chance.randrange(4)
+        places = [(item, offset) for _, offset in self.places(self.chance.randrange(10, 40), base, 400)]
         places += self.places(self.chance.choice((0, 1)), base, 400)
         self.fail(self.writer(), topic, places)
         self.tell(topic, places, self.chance.choice(("all", "some", "dead", "none")))
@@ -427,7 +427,7 @@ class History:
         if what == "lacking":
             chosen.discard(self.chance.choice(sorted(dead)))
         for place in sorted(chosen):
-            more = {} if headers is None else {"headers": [_header(*one) for one in headers()]}
+            more = {} if headers is None else {"headers": [_header(*header) for header in headers()]}
             client = self.chance.choice(("shop", "app", None))
             self.told.setdefault((topic, *place), acknowledgement(topic, *place, client_id=client, **more))
 

@@ -78,7 +78,7 @@ class Following:
         self.process.send_signal(number)
         output, _ = self.process.communicate(timeout=30)
         assert time.monotonic() - began < STOP_SECONDS, self.log.read_text()
-        return self.process.returncode, [json.loads(one) for one in output.splitlines()]
+        return self.process.returncode, [json.loads(line) for line in output.splitlines()]
 
 
 def found(settings: Settings, table: str) -> list[dict[str, Any]]:

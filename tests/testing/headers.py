@@ -172,7 +172,11 @@ def _written(
 
 def _is_same(header: Header, profile: Profile, written: Sequence[Item]) -> bool:
     """Tell whether a header is the one that counts for its field: of several that fill it the first."""
-    first = next(one for one in profile.headers if one.field == header.field and _stands(one, written))
+    first = next(
+        header_of_these
+        for header_of_these in profile.headers
+        if header_of_these.field == header.field and _stands(header_of_these, written)
+    )
     return first is header
 
 

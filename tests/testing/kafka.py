@@ -41,7 +41,9 @@ class KafkaAdmin(KafkaClient):
         """Return the node that leads each partition of a topic; -1 if no node leads it."""
         with clear():
             partitions = self._described(topic).partitions()
-            return {one.partition(): one.leader().id() if one.leader() else -1 for one in partitions}
+            return {
+                partition.partition(): partition.leader().id() if partition.leader() else -1 for partition in partitions
+            }
 
     def create_user(self, name: str, password: str) -> None:
         """Create a user with a SCRAM-SHA-512 password, or change the user's password."""

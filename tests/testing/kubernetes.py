@@ -72,7 +72,7 @@ class Cluster:
         base = pod["spec"]["containers"][0]
         shared = self.directory / name
         shared.mkdir()
-        own = {one["name"]: one["value"] for one in base["env"]}
+        own = {row["name"]: row["value"] for row in base["env"]}
         words = [_expanded(word, own).replace(_SHARED, str(shared)) for word in (*base["command"], *base["args"])]
         variables = own | {"PATH": self.path, "HOME": os.environ["HOME"]}
         with (shared / "log").open("wb") as log:
@@ -90,8 +90,8 @@ class Cluster:
         }
         phase = "Running" if code is None or name not in self.handed_over else "Failed" if code else "Succeeded"
         statuses = [
-            {"name": one, "state": state, "image": "", "imageID": "", "ready": True, "restartCount": 0}
-            for one, state in states.items()
+            {"name": item, "state": state, "image": "", "imageID": "", "ready": True, "restartCount": 0}
+            for item, state in states.items()
         ]
         return {**self.pods[name], "status": {"phase": phase, "containerStatuses": statuses}}
 

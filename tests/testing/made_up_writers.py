@@ -83,7 +83,7 @@ def made_up(seeded: random.Random, number: int) -> MadeUp:
     """Return a writer; writers of different numbers have different companies."""
     company = COMPANIES[number] if number or seeded.random() < 0.7 else ""
     place = seeded.choice(PLACES)
-    words = {f"original_{one}": f"{place} {one}" for one in ("topic", "partition", "offset")}
+    words = {f"original_{item}": f"{place} {item}" for item in ("topic", "partition", "offset")}
     words |= {field: seeded.choice(names) for field, names in NAMES.items() if seeded.random() < 0.8}
     spelling = seeded.choice((_dashed, _dotted, _snake, _capitals, _camel, _pascal))
     fields = seeded.sample(sorted(words), len(words))

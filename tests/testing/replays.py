@@ -106,7 +106,7 @@ def claimed_at_once(
             for first in range(0, len(records), 10):
                 before_each()
                 claimed.extend(
-                    one.letter.coordinate for one in opened.claim(plan_id, records[first : first + 10], False)
+                    item.letter.coordinate for item in opened.claim(plan_id, records[first : first + 10], False)
                 )
 
     claimants = [threading.Thread(target=claim, args=(plan_id,)) for plan_id in ("a", "b", "c")]
@@ -182,10 +182,10 @@ def standing(settings: Settings, topic: str, *, committed: bool = True) -> list[
 def in_order_of_keys(records: Sequence[Standing]) -> bool:
     """Tell whether the values of each key stand in order."""
     last: dict[bytes | None, bytes] = {}
-    for one in records:
-        if last.get(one.key, b"") > (one.value or b""):
+    for record in records:
+        if last.get(record.key, b"") > (record.value or b""):
             return False
-        last[one.key] = one.value or b""
+        last[record.key] = record.value or b""
     return True
 
 
@@ -279,12 +279,12 @@ def killed(
 
 def letters_of(records: Sequence[Standing]) -> list[str]:
     """Return the places of the dead letters that were replayed, in order."""
-    return sorted((one.letter for one in records if one.letter), key=lambda place: (len(place), place))
+    return sorted((record.letter for record in records if record.letter), key=lambda place: (len(place), place))
 
 
 def planned_letters(plan: Plan) -> list[str]:
     """Return the places of the dead letters of a plan, in order."""
-    return sorted((one.letter.coordinate for one in plan.records), key=lambda place: (len(place), place))
+    return sorted((record.letter.coordinate for record in plan.records), key=lambda place: (len(place), place))
 
 
 class Replays:

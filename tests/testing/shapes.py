@@ -247,7 +247,7 @@ def dlq_records(row: Row, chance: random.Random, hostile: float) -> None:
     row["_ingested_at"] = time(chance, hostile)
     row["key"] = chance.choice((*KEYS, b"abc"))
     row["value"] = chance.choice((*KEYS, None))
-    row["user_headers"] = chance.choice((None, [], *([{"key": "h", "value": one}] for one in KEYS)))
+    row["user_headers"] = chance.choice((None, [], *([{"key": "h", "value": item}] for item in KEYS)))
     row["lossy_encoding"] = chance.random() < 0.2
     row["error_message"] = chance.choice((None, "", *MESSAGES, "".join(chance.choices(PIECES, k=chance.randrange(9)))))
     row["exception_stacktrace"] = chance.choice((None, "", *TRACES, "".join(chance.choices(FRAMES, k=4))))

@@ -37,15 +37,15 @@ class Worker:
 
     def is_busy(self) -> bool:
         """Tell whether an executor runs."""
-        return any("CoarseGrainedExecutorBackend" in " ".join(_command(one)) for one in self._below())
+        return any("CoarseGrainedExecutorBackend" in " ".join(_command(item)) for item in self._below())
 
     def kill(self) -> None:
         """Kill the worker, then its executors, with -9."""
         below = self._below()
         self.process.kill()
-        for one in below:
+        for item in below:
             with contextlib.suppress(psutil.NoSuchProcess):
-                one.kill()
+                item.kill()
         self.process.wait()
 
     def logged(self) -> str:

@@ -43,7 +43,7 @@ def at(minutes: float) -> datetime:
 
 def statement(kind: str, name: str, minutes: float, values: Mapping[str, str | None], state: str = PRESENT) -> str:
     """One line: what the cluster says about a subject."""
-    return line_of(Subject(kind, name, state, {one: (value, None) for one, value in values.items()}), at(minutes))
+    return line_of(Subject(kind, name, state, {item: (value, None) for item, value in values.items()}), at(minutes))
 
 
 def cluster(minutes: float, values: Mapping[str, str | None] = CLUSTERS) -> str:

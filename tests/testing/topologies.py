@@ -89,10 +89,10 @@ def shuffled(draw: st.DrawFn, topology: Topology) -> Topology:
         return Node(node.name, node.node_type, lists[0], node.sink_topic, lists[1], lists[2])
 
     parts = (
-        Subtopology(one.subtopology_id, tuple(map(again, draw(st.permutations(one.nodes)))))
-        for one in draw(st.permutations(topology.subtopologies))
+        Subtopology(item.subtopology_id, tuple(map(again, draw(st.permutations(item.nodes)))))
+        for item in draw(st.permutations(topology.subtopologies))
     )
     stores = (
-        GlobalStore(again(one.source), again(one.processor)) for one in draw(st.permutations(topology.global_stores))
+        GlobalStore(again(item.source), again(item.processor)) for item in draw(st.permutations(topology.global_stores))
     )
     return Topology(tuple(parts), tuple(stores))

@@ -77,7 +77,7 @@ class Silver:
         """How many partitions each topic has at least: Kafka numbers them from 0."""
         found: Counter[str] = Counter()
         for key, letters in self.letters.items():
-            known = [one.place[0] + 1 for one in letters if one.place]
+            known = [letter.place[0] + 1 for letter in letters if letter.place]
             found[key[2]] = max([found[key[2]], *known])
         return found
 
@@ -87,7 +87,7 @@ class Silver:
         return [
             Truth(self, key, part, escalations)
             for key, letters in self.letters.items()
-            for part, escalations in _incidents(sorted(letters, key=lambda one: one.at))
+            for part, escalations in _incidents(sorted(letters, key=lambda item: item.at))
         ]
 
 
@@ -98,7 +98,7 @@ def micros(at: datetime | None) -> int:
 def _letter(row: Mapping[str, Any]) -> Letter:
     place = (row["original_partition"], row["original_offset"])
     is_placed = None not in (*place, row["original_topic"])
-    attributes = {("header", one["key"], one["value"]) for one in row["user_headers"] or ()}
+    attributes = {("header", values["key"], values["value"]) for values in row["user_headers"] or ()}
     for name in ("key", "value"):
         content = row[name]
         if content and len(content) >= 5 and content[0] == 0:
@@ -118,10 +118,10 @@ def _letter(row: Mapping[str, Any]) -> Letter:
 def _incidents(letters: Sequence[Letter]) -> Iterator[tuple[list[Letter], list[tuple[int, Fraction, int]]]]:
     """Yield the letters of each incident of one error, and its escalations: when, the rates before and after."""
     minutes: list[list[Letter]] = []
-    for one in letters:
-        if not minutes or minutes[-1][0].at // (60 * SECOND) != one.at // (60 * SECOND):
+    for letter in letters:
+        if not minutes or minutes[-1][0].at // (60 * SECOND) != letter.at // (60 * SECOND):
             minutes.append([])
-        minutes[-1].append(one)
+        minutes[-1].append(letter)
     silences = [after[0].at - before[-1].at for before, after in pairwise(minutes)]
     begin = 0
     for place, silence in enumerate([*silences, None]):
@@ -133,7 +133,7 @@ def _incidents(letters: Sequence[Letter]) -> Iterator[tuple[list[Letter], list[t
             if silence <= min(least, 24 * 3600) * SECOND:
                 continue
         part = minutes[begin : place + 1]
-        yield [one for minute in part for one in minute], _escalations(part)
+        yield [item for minute in part for item in minute], _escalations(part)
         begin = place + 1
 
 
@@ -167,7 +167,7 @@ class Truth:
     @cached_property
     def placed(self) -> Counter[Place]:
         """The source records that are known, and how often each was dead-lettered."""
-        return Counter(one.place for one in self.letters if one.place)
+        return Counter(letter.place for letter in self.letters if letter.place)
 
     @property
     def unknown(self) -> int:
@@ -196,14 +196,14 @@ class Truth:
 
     @property
     def partition_share(self) -> tuple[Fraction | None, int | None]:
-        most = max(self.of_partitions, key=lambda one: (len(self.of_partitions[one]), -one), default=None)
+        most = max(self.of_partitions, key=lambda item: (len(self.of_partitions[item]), -item), default=None)
         if most is None or 10 * len(self.placed) < 9 * self.sources:
             return None, most
         return Fraction(len(self.of_partitions[most]), self.sources), most
 
     @cached_property
     def keys(self) -> Counter[bytes]:
-        return Counter(one.key for one in self.letters if one.key is not None)
+        return Counter(letter.key for letter in self.letters if letter.key is not None)
 
     @property
     def key_share(self) -> Fraction | None:
@@ -227,7 +227,7 @@ class Truth:
                 told.append((near(landed - without), "records in landed segments"))
             if self.placed and self.placed.keys() <= acknowledged.keys():
                 told.append((near(acknowledged), "acknowledged records"))
-            count, of = max(told, key=lambda one: one[0], default=(0, ""))
+            count, of = max(told, key=lambda item: item[0], default=(0, ""))
             if count < max(len(self.placed), 2):
                 return None, None, None, None
             return Fraction(len(self.placed), count), of, None, count
@@ -268,16 +268,16 @@ class Truth:
             and 4 * (offsets - len(sent)) <= 5 * ranges
         ):
             told.append((len(sent), "acknowledged records"))
-        count, of = max(told, key=lambda one: one[0], default=(0, ""))
+        count, of = max(told, key=lambda item: item[0], default=(0, ""))
         return (count, of) if count else (None, None)
 
     def _steps(self) -> tuple[Fraction | None, Fraction]:
         """Return which share is 2 offsets behind another one, if nearly all are, and how near neighbours are."""
         groups: dict[tuple[int, int, int], set[int]] = defaultdict(set)
-        for one in self.letters:
-            if one.place:
-                partition, offset = one.place
-                groups[partition, offset // 1000, one.at // (1800 * SECOND)].add(offset)
+        for letter in self.letters:
+            if letter.place:
+                partition, offset = letter.place
+                groups[partition, offset // 1000, letter.at // (1800 * SECOND)].add(offset)
         number = sum(map(len, groups.values()))
         steps: Counter[int] = Counter()
         spans = []
@@ -300,27 +300,29 @@ class Truth:
         if self.sources <= 5:
             return found
         shown: Counter[tuple[str, str, Any]] = Counter()
-        for one in self.letters:
-            shown.update(one.attributes)
+        for letter in self.letters:
+            shown.update(letter.attributes)
         told: Counter[tuple[str, str, Any]] = Counter()
         for place in self.placed:
             told.update(_of_message(self.silver.acknowledged[self.topic].get(place)))
-        shares = {one: Fraction(count, len(self.placed)) for one, count in told.items()}
-        for one, count in shown.items():
-            if (len(self.keys) <= 3 and one[1] == "key") or (one[0] == "key_prefix" and len(self.keys) < 2):
+        shares = {item: Fraction(count, len(self.placed)) for item, count in told.items()}
+        for letter, count in shown.items():
+            if (len(self.keys) <= 3 and letter[1] == "key") or (letter[0] == "key_prefix" and len(self.keys) < 2):
                 continue
-            shares[one] = Fraction(count, len(self.letters))
-        for one, share in shares.items():
+            shares[letter] = Fraction(count, len(self.letters))
+        for letter, share in shares.items():
             if share < Fraction(9, 10):
                 continue
-            elsewhere, of = self._elsewhere(one)
-            is_told = one in shown or (elsewhere is not None and (one[0] != "client" or of == "delivered messages"))
+            elsewhere, of = self._elsewhere(letter)
+            is_told = letter in shown or (
+                elsewhere is not None and (letter[0] != "client" or of == "delivered messages")
+            )
             if (elsewhere is None or 2 * elsewhere <= 1) and is_told:
-                found[one] = share, elsewhere, of
+                found[letter] = share, elsewhere, of
         return found
 
-    def _elsewhere(self, one: tuple[str, str, Any]) -> tuple[Fraction | None, str | None]:
-        silver, (kind, name, _) = self.silver, one
+    def _elsewhere(self, item: tuple[str, str, Any]) -> tuple[Fraction | None, str | None]:
+        silver, (kind, name, _) = self.silver, item
         delivered = [
             [other for other in _of_message(row) if other[0] == kind]
             for place, row in silver.acknowledged[self.topic].items()
@@ -329,7 +331,7 @@ class Truth:
         telling = [of for of in delivered if of]
         is_named = kind != "header" or any(other[1] == name for of in telling for other in of)
         if kind in ("client", "header") and is_named and len(telling) >= 20:
-            return Fraction(sum(one in of for of in telling), len(telling)), "delivered messages"
+            return Fraction(sum(item in of for of in telling), len(telling)), "delivered messages"
         comparable = "" if kind == "header" else name
         errors = [
             part.letters
@@ -345,7 +347,7 @@ class Truth:
         number = sum(map(len, errors))
         if number < 5:
             return None, None
-        return Fraction(sum(one in letter.attributes for of in errors for letter in of), number), "other dead letters"
+        return Fraction(sum(item in letter.attributes for of in errors for letter in of), number), "other dead letters"
 
     def verdict(self, *, attribute: Any = None, **changed: Any) -> str:
         """Return the verdict; ``attribute`` is one of the best, of which there can be several."""
@@ -374,4 +376,4 @@ def _of_message(row: Mapping[str, Any] | None) -> set[tuple[str, str, Any]]:
     if row is None:
         return set()
     client = {("client", row["client_id"], None)} if row["client_id"] is not None else set()
-    return client | {("header", one["key"], one["value"]) for one in row["headers"] or ()}
+    return client | {("header", values["key"], values["value"]) for values in row["headers"] or ()}

@@ -80,7 +80,7 @@ class Handler(BaseHTTPRequestHandler):
     def create(self, kind: str, given: dict[str, Any]) -> dict[str, Any]:
         if re.search(r"[\s./\x00-\x1f\x7f]", given["name"]):
             raise Refused(400, "INVALID_ARGUMENT", "Name cannot contain a period, space, forward-slash")
-        parents = [given[one] for one in ("catalog_name", "schema_name") if one in given]
+        parents = [given[item] for item in ("catalog_name", "schema_name") if item in given]
         for depth, above in enumerate(("catalogs", "schemas")[: len(parents)], start=1):
             if ".".join(parents[:depth]) not in self.kept[above]:
                 raise Refused(404, f"{KINDS[above]}_NOT_FOUND", "Not found")

@@ -163,7 +163,7 @@ def test_the_select_reads_what_its_head_counts() -> None:
     from pipelines.catalog import CATALOG
     from pipelines.steps.refresh import refresh_of
 
-    (stage,) = (one for one in CATALOG if one.table == TABLE)
+    (stage,) = (stage for stage in CATALOG if stage.table == TABLE)
     counted: Mapping[str, tuple[str, ...]] = refresh_of(stage).counted  # type: ignore[arg-type]
     assert counted == {
         INCIDENTS: ("cluster", "original_topic", "consumer_group", "first_at"),

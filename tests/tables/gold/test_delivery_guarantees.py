@@ -188,9 +188,9 @@ def measured() -> dict[str, tuple[dict[str, Any], str]]:
             {"mode": None, "client_version": version, **dict(zip(names, given, strict=True))},
             MODES[result],
         )
-        for one in MEASURED["clients"]
-        for version in one["versions"]
-        for given, result in zip(values, one["results"], strict=True)
+        for row in MEASURED["clients"]
+        for version in row["versions"]
+        for given, result in zip(values, row["results"], strict=True)
     }
 
 
@@ -211,7 +211,7 @@ def by_client(
     stated += [producer(name, **given) for name, (given, _) in measured().items()]
     land(settings, {"producers.jsonl": stated}, "producers")
     done = run(spark, settings, *TABLES, feed="delivery")
-    assert {name: one.status for name, one in done.items()} == dict.fromkeys(TABLES, "passed"), done
+    assert {name: item.status for name, item in done.items()} == dict.fromkeys(TABLES, "passed"), done
     assert done["silver.producers"].quarantined == 0
     return {row["client_id"]: row for row in rows(spark, settings, TABLES[-1])}
 

@@ -30,7 +30,7 @@ def changed(**values: Any) -> str:
 
 
 def test_statements_that_cannot_be_judged_are_quarantined(spark: SparkSession, settings: Settings) -> None:
-    one, other = {"name": "a", "value": "1", "source": None}, {"name": "a", "value": "2", "source": None}
+    item, other = {"name": "a", "value": "1", "source": None}, {"name": "a", "value": "2", "source": None}
     bad = {
         changed(kind="client"): "kind.one_of",
         changed(kind=...): "kind.not_null",
@@ -42,7 +42,7 @@ def test_statements_that_cannot_be_judged_are_quarantined(spark: SparkSession, s
         changed(observed_at=...): "observed_at.not_null",
         changed(settings=...): "settings.not_null",
         changed(settings=[{"value": "1"}]): "settings.each_named",
-        changed(settings=[one, other]): "settings.each_named",
+        changed(settings=[item, other]): "settings.each_named",
         changed(settings=[{"name": "a", "value": {"b": 1}}], observed_at="soon"): "line_error.readable",
         "no JSON": "line_error.readable",
     }
@@ -77,7 +77,9 @@ def test_a_statement_that_contradicts_one_of_its_moment_is_quarantined(
     run(spark, settings, *TABLES, feed="collect")
     kept = rows(spark, settings, TABLES[1])
     refused = rows(spark, settings, "quarantine.cluster_settings")
-    policies = {one["value"] for row in (*kept, *refused) for one in row["settings"] if one["name"] == "cleanup.policy"}
+    policies = {
+        values["value"] for row in (*kept, *refused) for values in row["settings"] if values["name"] == "cleanup.policy"
+    }
     assert (len(kept), policies) == (1, {"delete", "compact"})  # the lowest _bronze_id of a batch stands
     assert {tuple(row["violations"]) for row in refused} == {("grain.conflict",)}
 
@@ -90,6 +92,6 @@ def test_a_table_of_an_earlier_version_takes_statements(spark: SparkSession, set
     before.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(place)
     land(settings, {"b.jsonl": [topic("t", 0), topic("t", 1), topic("v", 0)]}, "cluster-settings")
     done = run(spark, settings, feed="collect")
-    assert {one.status for one in done.values()} == {"passed"}
+    assert {stage_run.status for stage_run in done.values()} == {"passed"}
     found = {(row["name"], row["_content_hash"] is None) for row in rows(spark, settings, TABLES[1])}
     assert found == {("t", True), ("u", True), ("t", False), ("v", False)}

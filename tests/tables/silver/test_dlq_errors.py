@@ -31,7 +31,9 @@ RECORDS = (
     "control_marker_suspected boolean, key binary, value binary, "
     "user_headers array<struct<key: string, value: binary>>, fingerprint_version int, owner string, _bronze_id string"
 )
-NAMES = [one.split()[0] for one in RECORDS.replace("array<struct<key: string, value: binary>>", "headers").split(", ")]
+NAMES = [
+    item.split()[0] for item in RECORDS.replace("array<struct<key: string, value: binary>>", "headers").split(", ")
+]
 MARKERS = "cluster string, _bronze_id string, is_control_marker boolean"
 
 
@@ -59,7 +61,9 @@ def errors(
     spark: SparkSession, letters: list[dict[str, Any]], markers: tuple[tuple[Any, ...], ...] = ()
 ) -> list[dict[str, Any]]:
     frames: dict[str, DataFrame] = {
-        "dlq_records": spark.createDataFrame([tuple(one[column] for column in NAMES) for one in letters], RECORDS),
+        "dlq_records": spark.createDataFrame(
+            [tuple(letter[column] for column in NAMES) for letter in letters], RECORDS
+        ),
         "dlq_control_markers": spark.createDataFrame([*markers], MARKERS),
     }
     found = selected(spark, select_of("silver.dlq_errors"), frames, {})
@@ -69,19 +73,19 @@ def errors(
 def model(letters: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Return what each slice, message and half hour should have, without hashes."""
     groups: dict[tuple[Any, ...], list[tuple[int, dict[str, Any]]]] = defaultdict(list)
-    for one in letters:
-        at = (one["routed_at"] - EPOCH) // timedelta(microseconds=1)
-        where = name(one["original_topic"], one["original_partition"], one["original_offset"])
-        groups[where, one["error_message"], at - at % HALF_HOUR].append((at, one))
+    for row in letters:
+        at = (row["routed_at"] - EPOCH) // timedelta(microseconds=1)
+        where = name(row["original_topic"], row["original_partition"], row["original_offset"])
+        groups[where, row["error_message"], at - at % HALF_HOUR].append((at, row))
     found = {}
     for (where, message, half_hour), own in groups.items():
-        counts = Counter(one["original_offset"] for _, one in own)
+        counts = Counter(row["original_offset"] for _, row in own)
         offsets = sorted(counts)
         earlier: dict[int, int] = {}
         for other, other_message, before in groups:
             if (other, other_message) == (where, message) and before < half_hour:
-                for _, one in groups[other, other_message, before]:
-                    earlier[one["original_offset"]] = max(before, earlier.get(one["original_offset"], before))
+                for _, row in groups[other, other_message, before]:
+                    earlier[row["original_offset"]] = max(before, earlier.get(row["original_offset"], before))
         dense = scattered = span = 0
         for place in range(len(offsets)):
             five = [
@@ -101,8 +105,8 @@ def model(letters: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]
         minutes: dict[int, list[int]] = defaultdict(list)
         for at, _ in own:
             minutes[at - at % MINUTE].append(at)
-        keys = {one["key"] for _, one in own if one["key"] is not None}
-        headers = Counter((header["key"], header["value"]) for _, one in own for header in one["user_headers"])
+        keys = {row["key"] for _, row in own if row["key"] is not None}
+        headers = Counter((header["key"], header["value"]) for _, row in own for header in row["user_headers"])
         found[where, message, half_hour] = {
             "record_count": len(own),
             "source_record_count": len(offsets),
@@ -120,11 +124,11 @@ def model(letters: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]
                 {"negative": -count, "value": offset}
                 for offset, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:12]
             ],
-            "keyed_count": sum(one["key"] is not None for _, one in own),
+            "keyed_count": sum(row["key"] is not None for _, row in own),
             "keys": len(keys),
             "headers": sorted(headers.values(), reverse=True),
-            "without_payload_count": sum(not one["payload_copied"] for _, one in own),
-            "most_deliveries": max((one["delivery_count"] for _, one in own if one["delivery_count"]), default=None),
+            "without_payload_count": sum(not row["payload_copied"] for _, row in own),
+            "most_deliveries": max((row["delivery_count"] for _, row in own if row["delivery_count"]), default=None),
         }
     return found
 
@@ -155,10 +159,10 @@ def test_rows_count_what_a_model_counts(spark: SparkSession, seed: int) -> None:
         half_hour = (row["half_hour"].replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
         row["keys"] = len(row["least_keys"])
         row["headers"] = sorted(
-            (-one["negative"] for one in row["attributes"] if one["kind"] == "header"), reverse=True
+            (-values["negative"] for values in row["attributes"] if values["kind"] == "header"), reverse=True
         )
-        one = wanted[row["source_slice"], row["error_pattern"], half_hour]
-        found[row["source_slice"], row["error_pattern"], half_hour] = {column: row[column] for column in one}
+        values = wanted[row["source_slice"], row["error_pattern"], half_hour]
+        found[row["source_slice"], row["error_pattern"], half_hour] = {column: row[column] for column in values}
     assert found == wanted
 
 
@@ -199,12 +203,12 @@ def test_what_varies_in_a_message_does_not_split_an_error(spark: SparkSession) -
     ]
     patterns = {}
     for row in errors(spark, letters):
-        for one in row["top_offsets"]:
-            patterns[letters[one["value"]]["error_message"]] = (row["fingerprint"], row["error_pattern"])
-    for one, other in SAME:
-        assert patterns[one] == patterns[other], (one, other)
-    for one, other in DIFFERENT:
-        assert patterns[one] != patterns[other], (one, other)
+        for values in row["top_offsets"]:
+            patterns[letters[values["value"]]["error_message"]] = (row["fingerprint"], row["error_pattern"])
+    for values, other in SAME:
+        assert patterns[values] == patterns[other], (values, other)
+    for values, other in DIFFERENT:
+        assert patterns[values] != patterns[other], (values, other)
     for secret in ("4711", "amount", "example", "3f2b1c9a", "10.0.0.1"):
         assert not any(secret in pattern for _, pattern in patterns.values())
 
@@ -324,7 +328,7 @@ def test_a_fingerprint_has_the_frame_of_the_applications_own_code(spark: SparkSe
         "",
     ]
     letters = [letter(number, exception_stacktrace=text) for number, text in enumerate(traces)]
-    frames = {one["value"]: row["error_frame"] for row in errors(spark, letters) for one in row["top_offsets"]}
+    frames = {values["value"]: row["error_frame"] for row in errors(spark, letters) for values in row["top_offsets"]}
     assert frames[0] == frames[1] == "com.acme.Orders.parse"
     assert frames[2] == frames[3] is not None
     assert frames[4] is None

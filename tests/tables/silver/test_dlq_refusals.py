@@ -98,7 +98,7 @@ def test_counts_over_runs_that_add_and_remove_dead_letters_are_those_of_a_model(
             new = [refused(chance, 1000 * step + number) for number in range(chance.choice((2, 60)))]
             leaving = {row["_bronze_id"] for row in rows if chance.random() < 0.3}
             if leaving:  # readmitted, or judged again
-                ids = ", ".join(f"'{one}'" for one in sorted(leaving))
+                ids = ", ".join(f"'{item}'" for item in sorted(leaving))
                 DeltaTable(Warehouse(settings).location(table)).delete(f"_bronze_id IN ({ids})")
             store(settings, table, *new)
             stored[table] = [row for row in rows if row["_bronze_id"] not in leaving] + new

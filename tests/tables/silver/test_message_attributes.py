@@ -43,7 +43,7 @@ def found(spark: SparkSession, settings: Settings) -> list[tuple[Any, ...]]:
             row["message_count"],
             row["named_count"],
             row["headed_count"],
-            [(one["kind"], one["name"], -one["negative"]) for one in row["attributes"]],
+            [(values["kind"], values["name"], -values["negative"]) for values in row["attributes"]],
         )
         for row in jvmless.rows(Warehouse(settings), TABLE, OURS)
     )

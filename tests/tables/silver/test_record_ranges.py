@@ -17,7 +17,7 @@ from tests.testing.deliveries import store
 TABLE = "silver.record_ranges"
 OURS = {"cluster": "default"}
 LETTERS, SENT, BATCHES, RANGES = (
-    f"silver.{one}" for one in ("dead_letters", "acknowledgements", "log_batches", "log_ranges")
+    f"silver.{item}" for item in ("dead_letters", "acknowledgements", "log_batches", "log_ranges")
 )
 
 
@@ -55,9 +55,12 @@ def found(spark: SparkSession, settings: Settings) -> dict[str, tuple[Any, ...]]
         row["slice"]: (
             row["dead_lettered_count"],
             row["acknowledged_dead_lettered_count"],
-            [(one["first_offset"], one["last_offset"]) for one in row["acknowledged"]],
-            [(one["first_offset"], one["last_offset"]) for one in row["landed"]],
-            [(one["first_offset"], one["last_offset"], one["offset_count"]) for one in row["without_record"]],
+            [(values["first_offset"], values["last_offset"]) for values in row["acknowledged"]],
+            [(values["first_offset"], values["last_offset"]) for values in row["landed"]],
+            [
+                (values["first_offset"], values["last_offset"], values["offset_count"])
+                for values in row["without_record"]
+            ],
         )
         for row in jvmless.rows(Warehouse(settings), TABLE, OURS)
     }

@@ -118,7 +118,7 @@ def test_properties_beside_segments_say_a_topics_policy(settings: Settings) -> N
     def said(settings: Settings) -> dict[str, tuple[str | None, bool | None]]:
         rows = jvmless.rows(Warehouse(settings), TABLE, {"cluster": "default"})
         changed = topic_policies._changed(Warehouse(settings), rows)
-        return {one["topic"]: (one["cleanup_policy"], one["is_compacted"]) for one in changed}
+        return {row["topic"]: (row["cleanup_policy"], row["is_compacted"]) for row in changed}
 
     assert topic_policies.is_stale(Warehouse(settings))
     known = {"orders": ("delete", False), "orders-eu": ("compact,delete", True), "state": ("compact", True)}

@@ -46,7 +46,7 @@ def store(
 
 
 def compared(base: Path, now: Path, *renames: str) -> dict[str, Comparison]:
-    return {one.table: one for one in Comparer(Renames.parse(renames)).warehouses(base, now)}
+    return {comparison.table: comparison for comparison in Comparer(Renames.parse(renames)).warehouses(base, now)}
 
 
 def changed(place: int, **values: Any) -> list[dict[str, Any]]:
@@ -56,7 +56,7 @@ def changed(place: int, **values: Any) -> list[dict[str, Any]]:
 def test_rows_in_another_order_and_of_another_run_are_equal(tmp_path: Path) -> None:
     base = store(tmp_path / "base", ROWS)
     now = store(tmp_path / "now", [row | {"_run_id": "other"} for row in reversed(ROWS[2:])])
-    store(now, [{name: ROWS[one][name] for name in reversed(ROWS[one])} for one in (1, 0)])
+    store(now, [{name: ROWS[item][name] for name in reversed(ROWS[item])} for item in (1, 0)])
     found = compared(base, now)["silver.dlq_records"]
     assert (found.is_equal, found.base, found.now) == (True, 5, 5)
 
@@ -75,11 +75,11 @@ def test_a_difference_is_found_and_no_value_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: list[dict[str, Any]], finding: str
 ) -> None:
     base, now = store(tmp_path / "base", ROWS), store(tmp_path / "now", rows)
-    for one, other, words in ((base, now, finding), (now, base, "")):
-        found = compared(one, other)["silver.dlq_records"]
+    for item, other, words in ((base, now, finding), (now, base, "")):
+        found = compared(item, other)["silver.dlq_records"]
         assert not found.is_equal
         assert words in "\n".join(found.findings)
-        assert main(["--warehouses", str(one), str(other)]) == 1
+        assert main(["--warehouses", str(item), str(other)]) == 1
     printed = capsys.readouterr()
     assert not any(value in printed.out + printed.err for value in (SECRET, "paid", "refused"))
 
@@ -103,9 +103,9 @@ def test_a_column_of_another_type_differs(tmp_path: Path) -> None:
 
 def test_a_table_of_one_version_differs_unless_it_is_renamed(tmp_path: Path) -> None:
     base, now = store(tmp_path / "base", ROWS), store(tmp_path / "now", ROWS, into="silver.dead_letters")
-    assert [one.is_equal for one in compared(base, now).values()] == [False, False]
+    assert [item.is_equal for item in compared(base, now).values()] == [False, False]
     renamed = compared(base, now, "silver.dlq_records=silver.dead_letters")
-    assert [(one.table, one.is_equal) for one in renamed.values()] == [("silver.dead_letters", True)]
+    assert [(item.table, item.is_equal) for item in renamed.values()] == [("silver.dead_letters", True)]
 
 
 @pytest.mark.parametrize("of", ["silver.dlq_records", "silver.dead_letters"])
@@ -113,7 +113,7 @@ def test_a_column_is_renamed_under_either_name_of_its_table(tmp_path: Path, of: 
     now = [{"offset_number" if name == "offset" else name: value for name, value in row.items()} for row in ROWS]
     base, after = store(tmp_path / "base", ROWS), store(tmp_path / "now", now, into="silver.dead_letters")
     renames = ("silver.dlq_records=silver.dead_letters", f"{of}.offset=offset_number")
-    assert [one.is_equal for one in compared(base, after, *renames).values()] == [True]
+    assert [item.is_equal for item in compared(base, after, *renames).values()] == [True]
 
 
 @pytest.mark.parametrize("text", ["silver.x", "x=y", "silver.x.y=silver.x.z", "silver.x=", "silver.x=y"])

@@ -116,7 +116,7 @@ def test_the_table_and_the_file_have_a_row_for_each_measurement(
     monkeypatch.setattr(run_peers, "PEERS", (peer("quick", "985", "4"), peer("other", "985", "4", kinds=(WARM,))))
     assert main(["--records", str(generated), "--attempts", "2"]) == 0
     kept = json.loads(results.read_text())
-    assert [(one["peer"], one["measured_as"]) for one in kept["peers"]] == [
+    assert [(row["peer"], row["measured_as"]) for row in kept["peers"]] == [
         ("quick", COMMAND),
         ("quick", WARM),
         ("other", WARM),
@@ -124,9 +124,9 @@ def test_the_table_and_the_file_have_a_row_for_each_measurement(
     command, *warm = kept["peers"]
     assert len(command["seconds"]) == 2
     assert min(command["seconds"]) > 0
-    for one in warm:
-        assert (one["seconds"], one["records_per_second"], one["to_the_fastest"]) == ([0.25, 0.25], 4_000, 1.0)
-        assert (one["accepted"], one["quarantined"], one["held"]) == (985, 4, None)
+    for values in warm:
+        assert (values["seconds"], values["records_per_second"], values["to_the_fastest"]) == ([0.25, 0.25], 4_000, 1.0)
+        assert (values["accepted"], values["quarantined"], values["held"]) == (985, 4, None)
     assert (kept["records"], kept["expected"]["records"]) == (generated, generated)
     rows = capsys.readouterr().out.splitlines()[1:]
     assert [row.split()[:2] for row in rows] == [["Quick", COMMAND], ["Quick", WARM], ["Other", WARM]]
@@ -148,7 +148,7 @@ def test_a_peer_that_fails_is_left_out_with_one_sentence(
     failing = peer("failing", program=f"import sys; {program}")
     monkeypatch.setattr(run_peers, "PEERS", (failing, peer("quick", "985", "4")))
     assert main(["--records", "1000"]) == EnvironmentLacking.exit_code
-    assert {one["peer"] for one in json.loads(results.read_text())["peers"]} == {"quick"}
+    assert {row["peer"] for row in json.loads(results.read_text())["peers"]} == {"quick"}
     assert capsys.readouterr().err.splitlines()[-1] == f"Failing ends with 1: {reason}"
 
 
@@ -170,7 +170,7 @@ def test_a_peer_that_loses_rows_is_reported(
 def test_set_up_installs_no_peer() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     installed = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
-    assert not any(one.startswith("databricks") for one in installed)
+    assert not any(text.startswith("databricks") for text in installed)
     assert "databricks-labs-dqx" in run_peers.REQUIREMENTS.read_text(encoding="utf-8")
     assert "default-groups" not in project["tool"]["uv"]
 
@@ -179,7 +179,7 @@ def test_the_duckdb_script_reads_the_headers_of_the_five_profiles() -> None:
     fields = {"topic": "original_topic", "partition": "original_partition", "offset": "original_offset"}
     fields |= {"group": "consumer_group", "message": "error_message", "exception": "exception_class"}
     fields |= {"deliveries": "delivery_count"}
-    known = {one.name: {(header.field, header.name) for header in one.headers} for one in headers.PROFILES}
+    known = {named.name: {(header.field, header.name) for header in named.headers} for named in headers.PROFILES}
     found = {
         name: {(fields.get(field, field), header) for field, header in of.items()} for name, of in duck.PROFILES.items()
     }

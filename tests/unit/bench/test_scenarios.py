@@ -78,7 +78,7 @@ def normalised(message: str) -> str:
 def read(line: str) -> Letter:
     record = json.loads(line)
     assert [*record] == ["topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers"]
-    headers = {one["key"]: base64.b64decode(one["value"], validate=True) for one in record["headers"]}
+    headers = {row["key"]: base64.b64decode(row["value"], validate=True) for row in record["headers"]}
     assert len(headers) == len(record["headers"])
 
     def text(*names: str) -> str:
@@ -113,7 +113,7 @@ def read(line: str) -> Letter:
             "__connect.errors.exception.message",
             "kafka_dlt-exception-message",
         ),
-        frame=next((one for one in frames if re.match(r"(com\.acme|io\.payflow|de\.waren|nl\.kern)\.", one)), ""),
+        frame=next((frame for frame in frames if re.match(r"(com\.acme|io\.payflow|de\.waren|nl\.kern)\.", frame)), ""),
         key=key,
         value=value,
         headers=headers,
@@ -143,7 +143,7 @@ def letters_of(number: int) -> dict[tuple[str, int, int], Letter]:
 
 
 def in_time(found: Iterable[Letter]) -> list[Letter]:
-    return sorted(found, key=lambda one: one.at)
+    return sorted(found, key=lambda item: item.at)
 
 
 def episodes(found: Iterable[Letter]) -> list[list[Letter]]:
@@ -180,25 +180,25 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_count(tmp_path: Path) -
 
 
 def test_all_kinds_occur() -> None:
-    truth = [one for scenario in made() for one in scenario.truth]
-    incidents = [one for one in truth if not one.noise]
-    assert {one.verdict for one in incidents} == {*VERDICTS}
-    kinds = {one.first_suspect.kind for one in incidents if one.first_suspect}
+    truth = [fact for scenario in made() for fact in scenario.truth]
+    incidents = [fact for fact in truth if not fact.noise]
+    assert {incident.verdict for incident in incidents} == {*VERDICTS}
+    kinds = {incident.first_suspect.kind for incident in incidents if incident.first_suspect}
     assert kinds | {"new_group"} == {*SUSPECTS}  # a new group needs a second incident to be a suspect
-    assert {one.profile for one in incidents} == {*PROFILES}
-    assert {one.rejection for one in incidents} == {True, False}
+    assert {incident.profile for incident in incidents} == {*PROFILES}
+    assert {incident.rejection for incident in incidents} == {True, False}
     assert {scenario.batches for scenario in made()} == {1, 2}
-    assert any(one.predecessor is not None for one in incidents)
-    assert any(sum(not one.noise for one in scenario.truth) > 1 for scenario in made())
+    assert any(incident.predecessor is not None for incident in incidents)
+    assert any(sum(not fact.noise for fact in scenario.truth) > 1 for scenario in made())
     assert any(scenario.duplicates for scenario in made())
     feeds = {name.partition("/")[0] for scenario in made() for files in scenario.files for name in files}
     assert feeds == {"dlq", "streams-requests", "producers", "acknowledgements", "broker-logs"}
 
 
 def test_names_are_unique_to_a_scenario() -> None:
-    topics = [{one.original_topic for one in scenario.truth} for scenario in made()]
-    groups = [{one.consumer_group for one in scenario.truth} - {None} for scenario in made()]
-    assert all(len(one) == 1 for one in topics)
+    topics = [{fact.original_topic for fact in scenario.truth} for scenario in made()]
+    groups = [{fact.consumer_group for fact in scenario.truth} - {None} for scenario in made()]
+    assert all(len(topic) == 1 for topic in topics)
     assert len(set.union(*topics)) == MANY
     assert len(set.union(*groups)) == sum(map(len, groups))
 
@@ -208,20 +208,22 @@ def test_the_truth_counts_what_lands(number: int) -> None:
     scenario = made()[number]
     landed = letters_of(number)
     assert len(lines(scenario)) == len(landed) + scenario.duplicates
-    assert sum(len(one.places) for one in scenario.truth) == len(set().union(*(one.places for one in scenario.truth)))
-    assert set().union(*(one.places for one in scenario.truth)) == landed.keys()
+    assert sum(len(fact.places) for fact in scenario.truth) == len(
+        set().union(*(fact.places for fact in scenario.truth))
+    )
+    assert set().union(*(fact.places for fact in scenario.truth)) == landed.keys()
     ends: dict[tuple[str, int], int] = {}
-    for letter in sorted(landed.values(), key=lambda one: one.place):
+    for letter in sorted(landed.values(), key=lambda item: item.place):
         topic, partition, offset = letter.place
         assert ends.get((topic, partition), offset) == offset  # contiguous
         ends[topic, partition] = offset + 1
-    for one in scenario.truth:
-        here = in_time(landed[place] for place in one.places)
-        assert (one.records, one.source_records) == (len(here), len({(x.partition, x.offset) for x in here}))
-        assert (millis(one.first_at), millis(one.last_at)) == (here[0].at, here[-1].at)
-        assert {(x.group, x.topic) for x in here} == {(one.consumer_group, one.original_topic)}
+    for fact in scenario.truth:
+        here = in_time(landed[place] for place in fact.places)
+        assert (fact.records, fact.source_records) == (len(here), len({(x.partition, x.offset) for x in here}))
+        assert (millis(fact.first_at), millis(fact.last_at)) == (here[0].at, here[-1].at)
+        assert {(x.group, x.topic) for x in here} == {(fact.consumer_group, fact.original_topic)}
         rejects = {x.disposition == "CLIENT_REJECTED" or x.message == "Offset rejected by client." for x in here}
-        assert rejects == {one.rejection}
+        assert rejects == {fact.rejection}
 
 
 @pytest.mark.parametrize("number", range(MANY))
@@ -236,13 +238,13 @@ def test_incidents_are_the_episodes_of_fingerprints(number: int) -> None:
         parts = [frozenset(letter.place for letter in part) for part in episodes(same)]
         found |= {*parts}
         before |= {after: earlier for earlier, after in pairwise(parts)}
-    assert found == {one.places for one in scenario.truth}
-    for one in scenario.truth:
-        predecessor = None if one.predecessor is None else scenario.truth[one.predecessor].places
-        assert before.get(one.places) == predecessor
+    assert found == {fact.places for fact in scenario.truth}
+    for fact in scenario.truth:
+        predecessor = None if fact.predecessor is None else scenario.truth[fact.predecessor].places
+        assert before.get(fact.places) == predecessor
 
 
-def check_verdict(one: TrueIncident, here: list[Letter], partitions: int) -> None:
+def check_verdict(item: TrueIncident, here: list[Letter], partitions: int) -> None:
     sources = {(x.partition, x.offset): x for x in here}
     keys = {x.key for x in here}
     is_copied = here[0].value is not None
@@ -252,26 +254,26 @@ def check_verdict(one: TrueIncident, here: list[Letter], partitions: int) -> Non
         offsets[partition].append(offset)
     steps = [after - before for many in offsets.values() for before, after in pairwise(many)]
     share = len(sources) / sum(many[-1] - many[0] + 1 for many in offsets.values())
-    if one.verdict == "POISON_PILL":
+    if item.verdict == "POISON_PILL":
         assert len(sources) <= 4
         assert all(step > 5 for step in steps)
-    if one.verdict == "KEY_LOCAL":
+    if item.verdict == "KEY_LOCAL":
         assert len(keys) <= 4 < 50 <= len(sources)
         assert None not in keys
-    if one.verdict == "PARTITION_LOCAL":
+    if item.verdict == "PARTITION_LOCAL":
         assert len(spread) == 1 < partitions
         assert share > 0.4 if not is_copied else len(keys) >= 20
-    if one.verdict in ("PRODUCER_LOCAL", "SYSTEMIC", "FLOOD"):
+    if item.verdict in ("PRODUCER_LOCAL", "SYSTEMIC", "FLOOD"):
         assert len(spread) >= 3
         assert min(spread.values()) > 5
         assert len(keys) > 20 or keys == {None}
-    if one.verdict == "PRODUCER_LOCAL":
+    if item.verdict == "PRODUCER_LOCAL":
         assert share < 0.5
-    if one.verdict == "SYSTEMIC":
+    if item.verdict == "SYSTEMIC":
         assert share > 0.5 or (min(steps) == 2 and share > 0.42)  # each record is a transaction
-    if one.verdict == "FLOOD":
+    if item.verdict == "FLOOD":
         assert here[0].disposition in ("CIRCUIT_BREAKER_ARCHIVED", "COORDINATOR_INITIATED")
-    if one.verdict == "UNDETERMINED":
+    if item.verdict == "UNDETERMINED":
         assert len(sources) == len(here) >= 36
         assert len(keys) == len(here) or not is_copied or keys == {None}
         assert share < 0.05
@@ -283,21 +285,21 @@ def test_verdicts_follow_from_the_dead_letters(number: int) -> None:
     scenario = made()[number]
     landed = letters_of(number)
     partitions = len({letter.partition for letter in landed.values()})
-    for one in scenario.truth:
-        check_verdict(one, in_time(landed[place] for place in one.places), partitions)
+    for fact in scenario.truth:
+        check_verdict(fact, in_time(landed[place] for place in fact.places), partitions)
 
 
 @pytest.mark.parametrize("number", range(MANY))
 def test_the_records_of_a_shared_suspect_have_it_and_earlier_ones_do_not(number: int) -> None:
     scenario = made()[number]
     landed = letters_of(number)
-    for one in scenario.truth:
-        suspect = one.first_suspect
-        if one.noise or suspect is None or suspect.kind not in SHARED:
+    for fact in scenario.truth:
+        suspect = fact.first_suspect
+        if fact.noise or suspect is None or suspect.kind not in SHARED:
             continue
-        assert all(landed[place].has(suspect.kind, suspect.name) for place in one.places)
-        same = {landed[place].fingerprint for place in one.places}
-        others = [x for x in landed.values() if x.fingerprint not in same and x.at < millis(one.first_at)]
+        assert all(landed[place].has(suspect.kind, suspect.name) for place in fact.places)
+        same = {landed[place].fingerprint for place in fact.places}
+        others = [x for x in landed.values() if x.fingerprint not in same and x.at < millis(fact.first_at)]
         assert not any(x.has(suspect.kind, suspect.name) for x in others)
         shown = {"header": x_header(suspect.name), "schema_id": lambda x: x.schema_id, "key_prefix": lambda x: x.key}
         assert sum(shown[suspect.kind](x) is not None for x in others) >= 36
@@ -310,12 +312,12 @@ def x_header(name: str) -> Any:
 @pytest.mark.parametrize("number", range(MANY))
 def test_groups_that_are_not_new_are_known_for_a_day(number: int) -> None:
     scenario = made()[number]
-    for one in scenario.truth:
-        if one.noise:
+    for fact in scenario.truth:
+        if fact.noise:
             continue
-        first = min(other.first_at for other in scenario.truth if other.consumer_group == one.consumer_group)
-        before = (one.first_at - first).total_seconds() / 3600
-        is_new = one.first_suspect is not None and one.first_suspect.kind == "new_group"
+        first = min(other.first_at for other in scenario.truth if other.consumer_group == fact.consumer_group)
+        before = (fact.first_at - first).total_seconds() / 3600
+        is_new = fact.first_suspect is not None and fact.first_suspect.kind == "new_group"
         assert before < 2 if is_new else before > 24 or before == 0  # a new group
 
 
@@ -340,9 +342,9 @@ def test_changes_come_shortly_before_their_incidents(number: int) -> None:
         for line in of
     ]
     assert not any("offset" in header["key"].rpartition(".")[2] for line in headless for header in line["headers"])
-    for one in scenario.truth:
-        suspect, first = one.first_suspect, millis(one.first_at)
-        if one.noise or suspect is None:
+    for fact in scenario.truth:
+        suspect, first = fact.first_suspect, millis(fact.first_at)
+        if fact.noise or suspect is None:
             continue
         hour = range(first - 60 * MINUTE, first)
         if suspect.kind == "broker_restart":
@@ -355,7 +357,7 @@ def test_changes_come_shortly_before_their_incidents(number: int) -> None:
             told = {}
             for sent in map(json.loads, lines(scenario, "acknowledgements")):
                 told[sent["partition"], sent["offset"]] = sent["client_id"]
-            own = {(landed[place].partition, landed[place].offset) for place in one.places}
+            own = {(landed[place].partition, landed[place].offset) for place in fact.places}
             assert {told[place] for place in own} == {suspect.name}
             dead = {(letter.partition, letter.offset) for letter in landed.values()}
             delivered = [client for place, client in told.items() if place not in dead]
@@ -381,9 +383,9 @@ def sent_of(scenario: Scenario) -> set[tuple[int, int]]:
     return {(x["partition"], x["offset"]) for x in map(json.loads, lines(scenario, "acknowledgements"))}
 
 
-def is_told_of(one: TrueIncident, landed: Mapping[tuple[str, int, int], Letter], told: set[tuple[int, int]]) -> bool:
+def is_told_of(item: TrueIncident, landed: Mapping[tuple[str, int, int], Letter], told: set[tuple[int, int]]) -> bool:
     """Tell whether all offsets from an incident's first to its last source record are acknowledged, or are markers."""
-    own = sorted({(landed[place].partition, landed[place].offset) for place in one.places})
+    own = sorted({(landed[place].partition, landed[place].offset) for place in item.places})
     for partition in {partition for partition, _ in own}:
         offsets = [offset for of, offset in own if of == partition]
         acknowledged = sorted(offset for of, offset in told if of == partition and offsets[0] <= offset <= offsets[-1])
@@ -397,18 +399,18 @@ def test_producers_tell_of_all_messages_around_incidents_if_the_shape_says_so() 
     told = []
     for scenario in drawn:
         landed, sent = letters(scenario), sent_of(scenario)
-        told += [is_told_of(one, landed, sent) for one in scenario.truth if one.source_records > 40]
+        told += [is_told_of(fact, landed, sent) for fact in scenario.truth if fact.source_records > 40]
     assert 0 < sum(told) < len(told)
 
 
 def test_every_line_is_accepted(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
     """Five scenarios in one warehouse: none of their lines is quarantined, and changes are the suspects' alone."""
     settings = warehouse_of(empty_warehouse, tmp_path)
-    whole = [one for one in made() if not any(name.endswith(HEADLESS) for files in one.files for name in files)]
-    few = sorted(whole, key=lambda one: sum(x.records for x in one.truth))
-    late = [one for one in few if one.batches == 2][:2]
-    pushing = [one for one in few if any(x.first_suspect and x.first_suspect.kind in CHANGES[:2] for x in one.truth)]
-    chosen = {one.name: one for one in (*late, *pushing[:2], *few)}.values()
+    whole = [item for item in made() if not any(name.endswith(HEADLESS) for files in item.files for name in files)]
+    few = sorted(whole, key=lambda item: sum(x.records for x in item.truth))
+    late = [item for item in few if item.batches == 2][:2]
+    pushing = [item for item in few if any(x.first_suspect and x.first_suspect.kind in CHANGES[:2] for x in item.truth)]
+    chosen = {named.name: named for named in (*late, *pushing[:2], *few)}.values()
     five = list(chosen)[:5]
     duplicates = 0
     for batch in range(2):
@@ -416,14 +418,14 @@ def test_every_line_is_accepted(spark: SparkSession, empty_warehouse: Path, tmp_
             if batch < scenario.batches:
                 scenario.land(tmp_path / "landing", batch)
         judged = run(spark, settings, "bronze.dlq_records", "silver.dlq_records")
-        duplicates += sum(one.duplicates for one in judged.values())
+        duplicates += sum(stage_run.duplicates for stage_run in judged.values())
     run(spark, settings, "bronze.streams_requests", "silver.topology_pushes", feed="topology")
     told = ("producers", "acknowledgements")
     run(spark, settings, *(f"{layer}.{name}" for layer in ("bronze", "silver") for name in told), feed="delivery")
     accepted = rows(spark, settings, "silver.dlq_records")
     places = {(row["dlq_topic"], row["dlq_partition"], row["dlq_offset"]) for row in accepted}
-    assert places == {place for scenario in five for one in scenario.truth for place in one.places}
-    assert len(accepted) == sum(one.records for scenario in five for one in scenario.truth)
+    assert places == {place for scenario in five for fact in scenario.truth for place in fact.places}
+    assert len(accepted) == sum(fact.records for scenario in five for fact in scenario.truth)
     assert duplicates == sum(scenario.duplicates for scenario in five)
     for table in ("dlq_records", "topology_pushes", *told):
         assert not rows(spark, settings, f"quarantine.{table}")
@@ -432,5 +434,5 @@ def test_every_line_is_accepted(spark: SparkSession, empty_warehouse: Path, tmp_
         if row["error_code"] == 0:
             hashes[row["group_id"]].add(row["topology_hash"])
     blamed = [x.first_suspect for scenario in five for x in scenario.truth if x.first_suspect and not x.noise]
-    changed = {one.name for one in blamed if one.kind in CHANGES[:2]}
+    changed = {named.name for named in blamed if named.kind in CHANGES[:2]}
     assert {group for group, many in hashes.items() if len(many) > 1 and "unrelated" not in group} == changed

@@ -31,9 +31,9 @@ def results(filled: dict[str, Any]) -> dict[str, bool]:
     found = lineage.of_layer([LETTERS], {}, {}, filled)
     (table,) = found.outputs
     facet = table.facets.get("dataQualityAssertions")
-    of_facet = {one.name: one.success for one in facet.assertions} if facet else {}
+    of_facet = {assertion.name: assertion.success for assertion in facet.assertions} if facet else {}
     tests = found.run_facets["test"].tests if found.run_facets else []
-    of_run = {one.name.removeprefix(f"{LETTERS}: ").partition(" ")[0]: one.status == "pass" for one in tests}
+    of_run = {test.name.removeprefix(f"{LETTERS}: ").partition(" ")[0]: test.status == "pass" for test in tests}
     assert of_run == of_facet
     return of_facet
 
@@ -52,7 +52,7 @@ def test_a_table_is_named_by_its_place(warehouse: str, place: tuple[str, str]) -
     (table,) = found.outputs
     assert (table.namespace, table.name) == place
     assert table.outputFacets["outputStatistics"].rowCount == 7
-    assert [one.name.rpartition("/")[2] for one in found.inputs] == ["dlq_records"]
+    assert [input_.name.rpartition("/")[2] for input_ in found.inputs] == ["dlq_records"]
 
 
 def test_topics_are_inputs_also_those_of_an_airflow_connection(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_topics_are_inputs_also_those_of_an_airflow_connection(monkeypatch: pyte
     monkeypatch.setenv("AFTERLOG_STREAMS_REQUESTS__TOPIC", "logs.requests")
     tables = ["bronze.dlq_records", "bronze.streams_requests"]
     found = lineage.of_layer(tables, {"landing": str(tmp_path)}, {"AFTERLOG_KAFKA": "kafka-1:9092,kafka-2:9092"}, {})
-    assert [(one.namespace, one.name) for one in found.inputs] == [
+    assert [(input_.namespace, input_.name) for input_ in found.inputs] == [
         ("file", f"{tmp_path}/dlq"),
         ("kafka://kafka-1:9092", r"dlq\..*"),
         ("file", f"{tmp_path}/streams-requests"),
@@ -75,7 +75,7 @@ def test_each_of_several_clusters_is_an_input(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("AFTERLOG_DLQ__SOURCE", "kafka")
     servers = {"AFTERLOG_CLUSTER__US__KAFKA": "us-by-airflow:9092"}
     found = lineage.of_layer(["bronze.dlq_records"], {"landing": str(tmp_path)}, servers, {})
-    inputs = [(one.namespace, one.name) for one in found.inputs]
+    inputs = [(input_.namespace, input_.name) for input_ in found.inputs]
     assert inputs == [
         ("file", f"{tmp_path}/eu/dlq"),
         ("kafka://eu:9092", r"dlq\..*"),
@@ -83,8 +83,8 @@ def test_each_of_several_clusters_is_an_input(tmp_path: Path, monkeypatch: pytes
         ("kafka://us-by-airflow:9092", r"dlq\..*"),
     ]
     chosen = lineage.of_layer(["bronze.dlq_records"], {"landing": str(tmp_path)}, servers, {}, "us")
-    assert [(one.namespace, one.name) for one in chosen.inputs] == inputs[2:]
-    assert all(not one.outputFacets for one in found.outputs)  # the command told no counts
+    assert [(input_.namespace, input_.name) for input_ in chosen.inputs] == inputs[2:]
+    assert all(not output.outputFacets for output in found.outputs)  # the command told no counts
 
 
 def test_each_rule_of_a_gate_is_a_result_where_the_verdict_tells_all_that_failed() -> None:
@@ -100,9 +100,9 @@ def test_a_fact_that_failed_is_told_as_a_number_and_names_no_column() -> None:
     fact = {"rule": "grain.repeated", "scope": None, "failing": -3, "candidates": 0}
     failed = {"silver.dlq_roots": {"written": 0, "verdict": {"passed": False, "failed": [fact]}}}
     (table,) = lineage.of_layer(["silver.dlq_roots"], {}, {}, failed).outputs
-    told = {one.name: one for one in table.facets["dataQualityAssertions"].assertions}
-    one = told["grain.repeated"]
-    assert (one.success, one.column, one.actual) == (False, None, "-3, not 0")
+    told = {assertion.name: assertion for assertion in table.facets["dataQualityAssertions"].assertions}
+    named = told["grain.repeated"]
+    assert (named.success, named.column, named.actual) == (False, None, "-3, not 0")
     assert told["hop_count.with_a_root"].success
 
 
@@ -172,4 +172,4 @@ def test_a_receiver_that_hangs_holds_a_task_no_longer_than_airflow_allows(tmp_pa
             connection, _ = hanging.accept()
             with connection:
                 requests.append(connection.recv(1 << 20))
-    assert all(one.startswith(b"POST /api/v1/lineage") for one in requests)
+    assert all(request.startswith(b"POST /api/v1/lineage") for request in requests)

@@ -55,7 +55,7 @@ def objects() -> dict[str, list[Object]]:
 def closed(schema: Any) -> Any:
     """Return the schema of a custom resource, which refuses fields that it does not name, as ``kubectl`` does."""
     if isinstance(schema, list):
-        return [closed(one) for one in schema]
+        return [closed(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     inner = {name: closed(value) for name, value in schema.items()}
@@ -78,15 +78,15 @@ def of_spark() -> Any:
 SPARK = of_spark()
 
 
-def check(one: Object, release: str = RELEASES[-1]) -> None:
+def check(row: Object, release: str = RELEASES[-1]) -> None:
     """Check an object by its published schema.
 
     Raises jsonschema.ValidationError.
     """
-    if one["kind"] == "SparkApplication":
-        jsonschema.Draft202012Validator(SPARK).validate(one)
+    if row["kind"] == "SparkApplication":
+        jsonschema.Draft202012Validator(SPARK).validate(row)
     else:
-        kubernetes_validate.validate(one, release, strict=True)
+        kubernetes_validate.validate(row, release, strict=True)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -100,8 +100,8 @@ def schemas() -> Iterator[None]:
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("way", WAYS)
 def test_each_object_follows_its_published_schema(objects: dict[str, list[Object]], way: str, release: str) -> None:
-    for one in objects[way]:
-        check(one, release)
+    for object_ in objects[way]:
+        check(object_, release)
 
 
 FREE = ("labels", "matchLabels", "annotations", "data", "sparkConf", "limits", "requests", "metadata")
@@ -121,13 +121,13 @@ def fields(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_misspelled_field_is_refused_wherever_it_is(objects: dict[str, list[Object]], way: str) -> None:
     paths = {
-        (one["kind"], tuple(step for step in path if isinstance(step, str))): (one, path)
-        for one in objects[way]
-        for path in fields(one)
+        (row["kind"], tuple(step for step in path if isinstance(step, str))): (row, path)
+        for row in objects[way]
+        for path in fields(row)
     }
     assert len(paths) > 50
-    for one, (*place, name) in paths.values():
-        wrong = copy.deepcopy(one)
+    for row, (*place, name) in paths.values():
+        wrong = copy.deepcopy(row)
         inside = wrong
         for step in place:
             inside = inside[step]
@@ -137,29 +137,29 @@ def test_a_misspelled_field_is_refused_wherever_it_is(objects: dict[str, list[Ob
 
 
 def test_settings_are_those_of_afterlog(objects: dict[str, list[Object]]) -> None:
-    (settings,) = (one["data"] for one in objects["base"] if one["kind"] == "ConfigMap")
+    (settings,) = (row["data"] for row in objects["base"] if row["kind"] == "ConfigMap")
     found = Settings.model_validate(tomllib.loads(settings["afterlog.toml"]))
     assert (found.warehouse, found.dlq.source) == ("s3a://lakehouse/afterlog", "kafka")
     on_cluster = found.model_copy(update={"spark": {"spark.master": "k8s://https://kubernetes.default.svc"}})
     properties.check_places(on_cluster, "warehouse", "landing")  # raises UsageError
 
 
-def pods(one: Object) -> Iterator[Object]:
+def pods(row: Object) -> Iterator[Object]:
     """Yield the specification of each pod that an object describes, those of Spark's too."""
-    spec = one.get("spec", {})
-    if one["kind"] == "SparkApplication":
+    spec = row.get("spec", {})
+    if row["kind"] == "SparkApplication":
         for role in ("driver", "executor"):
             yield {"containers": [spec[role]], "securityContext": spec[role]["podSecurityContext"]}
-    elif one["kind"] == "CronJob":
+    elif row["kind"] == "CronJob":
         yield spec["jobTemplate"]["spec"]["template"]["spec"]
     elif "template" in spec:
         yield spec["template"]["spec"]
 
 
 def test_commands_are_those_of_afterlog(objects: dict[str, list[Object]]) -> None:
-    told = [one["spec"]["arguments"] for one in objects["spark-operator"] if one["kind"] == "SparkApplication"]
-    for one in (*objects["schedule"], *objects["follow"]):
-        for pod in pods(one):
+    told = [row["spec"]["arguments"] for row in objects["spark-operator"] if row["kind"] == "SparkApplication"]
+    for row in (*objects["schedule"], *objects["follow"]):
+        for pod in pods(row):
             for container in pod["containers"]:
                 told += [container["args"]] if "args" in container else []
                 shell = container.get("command", ["", "", ""])[2]
@@ -174,14 +174,14 @@ def test_commands_are_those_of_afterlog(objects: dict[str, list[Object]]) -> Non
 
 
 def test_each_feed_has_a_job_as_often_as_its_dag_runs(objects: dict[str, list[Object]]) -> None:
-    jobs = {one["metadata"]["name"]: one["spec"]["schedule"] for one in objects["schedule"] if one["kind"] == "CronJob"}
+    jobs = {row["metadata"]["name"]: row["spec"]["schedule"] for row in objects["schedule"] if row["kind"] == "CronJob"}
     assert jobs == {feed: importlib.import_module(f"dags.{feed}").dag.schedule for feed in FEEDS}
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_pods_can_do_little_and_hold_no_secret(objects: dict[str, list[Object]], way: str) -> None:
-    assert "Secret" not in {one["kind"] for one in objects[way]}
-    found = [pod for one in objects[way] for pod in pods(one)]
+    assert "Secret" not in {row["kind"] for row in objects[way]}
+    found = [pod for object_ in objects[way] for pod in pods(object_)]
     assert found
     for pod in found:
         assert pod["securityContext"]["runAsNonRoot"]
@@ -199,7 +199,7 @@ def test_pods_can_do_little_and_hold_no_secret(objects: dict[str, list[Object]],
 
 
 def test_probes_tell_a_follower_that_works_fails_or_hangs(objects: dict[str, list[Object]], tmp_path: Path) -> None:
-    (deployment,) = (one for one in objects["follow"] if one["metadata"]["name"] == "follower")
+    (deployment,) = (row for row in objects["follow"] if row["metadata"]["name"] == "follower")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     health = tmp_path / "follow.json"
 

@@ -90,7 +90,10 @@ def rows(spark: SparkSession) -> list[Row]:
     schema = ", ".join(f"`{column.name}` {column.type}" for column in BRONZE.columns)
     bronze = spark.createDataFrame(
         [
-            [{**given, "_bronze_id": str(place), "offset": place, **record}.get(one.name) for one in BRONZE.columns]
+            [
+                {**given, "_bronze_id": str(place), "offset": place, **record}.get(column.name)
+                for column in BRONZE.columns
+            ]
             for place, record in enumerate(records)
         ],
         schema,

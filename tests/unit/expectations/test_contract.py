@@ -124,7 +124,7 @@ def test_all_patterns_speak_about_the_whole_text() -> None:
     }
     branches = [branch for pattern in patterns for branch in re.findall(r"\(\?:(\\A.+?\\z)\)", pattern) or [pattern]]
     assert len(branches) > 6
-    assert [one for one in branches if not (one.startswith(r"\A") and one.endswith(r"\z"))] == []
+    assert [branche for branche in branches if not (branche.startswith(r"\A") and branche.endswith(r"\z"))] == []
 
 
 CODES_OF_DLQ_RECORDS = {

@@ -92,7 +92,7 @@ def test_a_table_is_searched_for_what_was_written(tmp_path_factory: pytest.TempP
     for text in texts:
         found = DeltaTable(location).scan(["place"], f"text = {literals.datafusion(text)}")
         places = [row["place"] for batch in found for row in batch.to_struct_array().to_pylist()]
-        assert sorted(places) == [place for place, one in enumerate(texts) if one == text]
+        assert sorted(places) == [place for place, item in enumerate(texts) if item == text]
 
 
 @given(name=NAMES.filter(lambda name: "\0" not in name))  # which Arrow allows in no name
@@ -120,7 +120,7 @@ def test_what_utf_8_cannot_write_reaches_no_engine(spark: SparkSession, text: st
     with pytest.raises(UnicodeEncodeError):
         answered(f"SELECT {literals.datafusion(text)} AS text")
     row = spark.sql(f"SELECT {literals.spark(text)}").first()
-    assert row == ("".join("?" if "\ud800" <= one <= "\udfff" else one for one in text),)
+    assert row == ("".join("?" if "\ud800" <= item <= "\udfff" else item for item in text),)
 
 
 @pytest.mark.parametrize("value", [True, 1.5, b"a", None], ids=repr)

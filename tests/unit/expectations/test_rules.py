@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     ["0 rows", "1 row", "2 batches", "1,000 losses", "2 topologies", "1 topology", "3 keys", "2 boxes", "1 delivery"],
 )
 def test_a_number_of_things_is_said_in_one_word_or_many(said: str) -> None:
-    one = {"batches": "batch", "losses": "loss", "topologies": "topology", "boxes": "box"}
+    item = {"batches": "batch", "losses": "loss", "topologies": "topology", "boxes": "box"}
     number, _, noun = said.partition(" ")
-    assert counted(int(number.replace(",", "")), one.get(noun, noun.removesuffix("s"))) == said
+    assert counted(int(number.replace(",", "")), item.get(noun, noun.removesuffix("s"))) == said
 
 
 GREATEST = {INT32: 2**31 - 1, INT64: 2**63 - 1}

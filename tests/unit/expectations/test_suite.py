@@ -233,8 +233,8 @@ def test_of_an_unreadable_file_no_row_may_fail_to_be_read(
     error = Column("error", "string", "-", (rules.readable("error", "A line can be read."),))
     contract = Contract("silver.lines", "-", (Column("id", "int", "-"), error), ("id",), tolerance=tolerance)
     rows = spark.createDataFrame([(1, "no"), (2, None)], "id int, error string").coalesce(1)
-    one, both = Tally(1, 1, 1, 1), Tally(1, 2, 1, 2)
-    scopes = {"*": Scope(2, {"error.readable": both}), "file:a": Scope(1, {"error.readable": one}, is_unreadable)}
+    item, both = Tally(1, 1, 1, 1), Tally(1, 2, 1, 2)
+    scopes = {"*": Scope(2, {"error.readable": both}), "file:a": Scope(1, {"error.readable": item}, is_unreadable)}
 
     verdict = gate(rows, contract, run_id="r", store=None, scopes=scopes)
 
@@ -344,13 +344,13 @@ def test_facts_must_be_zero(tmp_path: Path) -> None:
 
 def test_the_configuration_of_an_expectation_follows_its_fields() -> None:
     fields: dict[str, Any] = {"min_value": 0, "max_value": 0, "meta": {"code": "a"}}
-    one = native.ExpectZero(column="a", **fields)
-    told = one.configuration
-    assert one.configuration is told
+    item = native.ExpectZero(column="a", **fields)
+    told = item.configuration
+    assert item.configuration is told
     assert told.kwargs == ExpectColumnSumToBeBetween(column="a", **fields).configuration.kwargs
-    one.column = "b"
-    assert (one.configuration.kwargs["column"], told.kwargs["column"]) == ("b", "a")
-    assert one.copy(update={"column": "c"}).configuration.kwargs["column"] == "c"
+    item.column = "b"
+    assert (item.configuration.kwargs["column"], told.kwargs["column"]) == ("b", "a")
+    assert item.copy(update={"column": "c"}).configuration.kwargs["column"] == "c"
 
 
 def test_data_docs_keep_the_last_runs_of_each_table(tmp_path: Path) -> None:

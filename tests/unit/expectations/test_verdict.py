@@ -64,7 +64,7 @@ def test_a_gates_message_says_each_reason_once_and_in_few_lines() -> None:
     assert len(others) == 3
     assert (said.count("Look."), said.count("row.no_violations"), said.count("z.not_null")) == (1, 0, 1)
     assert max(map(len, others)) < 200
-    (alone,) = [one for one in failed if one.code == "row.no_violations"]
+    (alone,) = [item for item in failed if item.code == "row.no_violations"]
     assert sentence_of("silver.x", "dlq.a", [alone]).startswith("row.no_violations fails")
 
 

@@ -188,15 +188,15 @@ def test_all_that_lands_is_as_old_as_the_week_says_and_the_same_each_time(settin
         assert {ENDS - begin <= at <= ENDS - end for at in times(name)} == {True}, name
     assert max(at for name in of_week for at in times(name)) > ENDS - timedelta(minutes=5)
     deployed = [json.loads(line) for name in once if name.startswith("changes/") for line in once[name].splitlines()]
-    assert {one["application"] for one in deployed} == {"order-enrichment", "pricing"}
-    for one in deployed:
-        assert ENDS - timedelta(5) < datetime.fromisoformat(one["time"]) < ENDS
+    assert {row["application"] for row in deployed} == {"order-enrichment", "pricing"}
+    for row in deployed:
+        assert ENDS - timedelta(5) < datetime.fromisoformat(row["time"]) < ENDS
 
 
 def test_incidents_of_the_captures_are_resolved_and_those_of_the_week_are_not(settings: Settings) -> None:
     def states() -> dict[str, str]:
         known = reading.Incidents(Warehouse(settings), datetime.now(UTC)).known
-        return {one.row["incident_id"]: one.state.name for one in known}
+        return {incident.row["incident_id"]: incident.state.name for incident in known}
 
     now = datetime.now(UTC)
     store(
@@ -394,15 +394,18 @@ def tables_of(letters: tuple[Record, ...], health: str = "OK", silver: int | Non
     """Return a reader of tables that hold these dead letters."""
     bronze = [
         {
-            **{name: getattr(one, name) for name in ("topic", "partition", "offset", "timestamp_type", "key", "value")},
-            "timestamp": datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=one.timestamp),
-            "headers": [{"key": name, "value": value} for name, value in one.headers],
+            **{
+                name: getattr(letter, name)
+                for name in ("topic", "partition", "offset", "timestamp_type", "key", "value")
+            },
+            "timestamp": datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=letter.timestamp),
+            "headers": [{"key": name, "value": value} for name, value in letter.headers],
         }
-        for one in letters
+        for letter in letters
     ]
     accepted = [
-        {"consumer_group": live.group_of(one), "disposition": "CLIENT_REJECTED", "payload_copied": True}
-        for one in letters[:silver]
+        {"consumer_group": live.group_of(letter), "disposition": "CLIENT_REJECTED", "payload_copied": True}
+        for letter in letters[:silver]
     ]
     current = [{"group_id": "live-orders-app", "health": health}, {"group_id": "orders-app", "health": "LOST"}]
     rows = {"bronze.dlq_records": bronze, "silver.dlq_records": accepted, "gold.topology_current": current}

@@ -98,11 +98,11 @@ def abroad(
     for name, value in server.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("AWS_PROFILE", raising=False)
-    one, other = (
+    item, other = (
         f"s3://{BUCKET}/{tmp_path.name}/{name}" if kind == "S3" else str(tmp_path / name)
         for kind, name in zip(request.param.split(" to "), ("warehouse", "backups"), strict=True)
     )
-    return Places(load(warehouse=one, landing=str(tmp_path)), other)
+    return Places(load(warehouse=item, landing=str(tmp_path)), other)
 
 
 def test_a_lost_warehouse_comes_back(here: Places) -> None:
@@ -218,7 +218,7 @@ def test_unchanged_files_are_not_read_again(here: Places, monkeypatch: pytest.Mo
 
 def test_files_that_no_backup_names_go(here: Places) -> None:
     warehouse = filled(here.settings)
-    one = here.backup().backup
+    item = here.backup().backup
     change(warehouse, INPUT, "overwrite", [1])
     change(warehouse, INPUT, "overwrite", [2])
     before = readable(warehouse)
@@ -227,11 +227,11 @@ def test_files_that_no_backup_names_go(here: Places) -> None:
     other = elsewhere.backup().backup
     here.backups.write(f"{backups.FILES}/.half.1.tmp", b"half")
     last = here.backup(keep=1)
-    assert last.removed_backups == (one,)
+    assert last.removed_backups == (item,)
     assert {*backups.known(here.backups)} == {other, last.backup}
     named = [backups.read(here.backups, name) for name in backups.known(here.backups)]
     assert not backups.unnamed(here.backups, named)
-    assert not [path for one in named for path in backups.damaged(here.backups, one.files)]
+    assert not [path for item in named for path in backups.damaged(here.backups, item.files)]
     for place, name in ((here, last.backup), (elsewhere, other)):
         place.lose()
         place.restore(name)
@@ -266,7 +266,7 @@ def test_the_doctor_warns_of_a_last_backup_that_is_too_old(here: Places, monkeyp
 
     def states(settings: Settings) -> list[tuple[str, str]]:
         found = doctor.diagnose(settings)
-        return [(one.state, one.finding[:21]) for one in found if one.name == "backups"]
+        return [(named.state, named.finding[:21]) for named in found if named.name == "backups"]
 
     assert (states(here.settings), states(wanted)) == ([], [("warning", "There is none yet in ")])
     here.backup()
@@ -274,8 +274,8 @@ def test_the_doctor_warns_of_a_last_backup_that_is_too_old(here: Places, monkeyp
     at = moments.now()
     for hours, state in ((11, "ok"), (13, "warning")):
         monkeypatch.setattr(moments, "now", lambda hours=hours: at + timedelta(hours=hours))
-        assert [one for one, _ in states(wanted)] == [state]
-        assert [one for one, _ in states(here.settings)] == ["ok"]
+        assert [item for item, _ in states(wanted)] == [state]
+        assert [item for item, _ in states(here.settings)] == ["ok"]
 
 
 def test_a_kill_at_any_step_leaves_a_backup_that_a_rerun_completes(here: Places) -> None:
@@ -381,7 +381,7 @@ def test_a_damaged_backup_is_told_by_file(here: Places, damage: str) -> None:
         here.restore(wanted)
     assert raised.value.exit_code == 2
     assert {"unknown": str(made.backup)}.get(damage, path) in str(raised.value)
-    assert not [one for one in here.store.names("") if one in {table.partition(".")[0] for table in TABLES}] or (
+    assert not [name for name in here.store.names("") if name in {table.partition(".")[0] for table in TABLES}] or (
         damage == "flipped"
     )
     if damage == "flipped":  # what is there is not worked on, and a repaired backup is gone on with

@@ -120,7 +120,7 @@ def test_headers_that_tell_the_place_stay_unless_named_in_full() -> None:
     changed = [new["key"] for old, new in zip(row["headers"], found["headers"], strict=True) if old != new]
     assert changed == ["__dlq.errors.message"]
     found = landed(row, {"header": "__dlq.errors.group", "do": "drop"})
-    assert [one["value"] for one in found["headers"] if one["key"] == "__dlq.errors.group"] == [b"<dropped>"]
+    assert [row["value"] for row in found["headers"] if row["key"] == "__dlq.errors.group"] == [b"<dropped>"]
 
 
 def test_of_a_line_that_cannot_be_read_nothing_is_kept() -> None:

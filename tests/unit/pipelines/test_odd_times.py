@@ -59,7 +59,7 @@ def test_an_incident_of_records_without_a_time_says_when_they_were_read(odd: Set
     assert short in front.top(tables, at=at).result
     for said in (
         json.loads(story.one(tables, name, "json", at).result),
-        next(one for one in json.loads(front.top(tables, "json", at).result)["incidents"] if one["severity"]),
+        next(row for row in json.loads(front.top(tables, "json", at).result)["incidents"] if row["severity"]),
     ):
         assert said["times_of_reading"] == ["first_at", "last_at"]
         assert (said["state"], said["records_an_hour"]) == ("NEW", None)
@@ -67,7 +67,11 @@ def test_an_incident_of_records_without_a_time_says_when_they_were_read(odd: Set
 
 def test_alerts_and_pages_say_so_too(odd: Settings) -> None:
     tables = Warehouse(odd)
-    alert = next(one.news for one in news.snapshot(tables, NOW).incidents or () if one.news.key == sites.incident_id(2))
+    alert = next(
+        incident.news
+        for incident in news.snapshot(tables, NOW).incidents or ()
+        if incident.news.key == sites.incident_id(2)
+    )
     assert alert.text.endswith("2 records since an unknown time, read since 2026-11-21 11:30 UTC.")
     assert (alert.kind, alert.about["times_of_reading"]) == ("opened", ["first_at", "last_at"])
     found = {page.path: page.text() for page in pages.pages(reading.gather(tables, now=NOW))}
@@ -106,7 +110,7 @@ def test_a_page_offers_a_statement_for_exactly_the_dead_letters_of_an_incident(
 ) -> None:
     tables, found = Warehouse(landed, spark), []
     for case in reading.gather(tables).incidents:
-        (command,) = (one.text for one in case.commands if one.words == "its dead letters")
+        (command,) = (command.text for command in case.commands if command.words == "its dead letters")
         _, _, statement, *given = shlex.split(command)
         values = arguments.parameters_of(given[1::2], statement)
         found.append(sorted(row["dlq_offset"] for row in query.rows_of(tables, statement, values).collect()))
@@ -136,12 +140,12 @@ def test_every_place_counts_the_same_dead_letters(skewed: Settings) -> None:
     (group,) = content.groups
     assert group.history is not None
     assert (group.history.untimed, group.history.ahead, group.history.last_hour.year) == (2, 1, 1970)
-    letters = next(one for one in families.families(tables, NOW) if one.name == "afterlog_dead_letters")
-    page = next(one.text() for one in pages.pages(content) if one.path.startswith("groups/"))
+    letters = next(family for family in families.families(tables, NOW) if family.name == "afterlog_dead_letters")
+    page = next(page.text() for page in pages.pages(content) if page.path.startswith("groups/"))
     assert "2 have no time; 1 is stamped ahead" in page
-    counts = [sum(one.row["record_count"] for one in known), group.records]
-    counts += [sum(one.records for one in content.topics if one.name == "orders")]
-    counts += [int(sum(one.value for one in letters.samples))]
+    counts = [sum(incident.row["record_count"] for incident in known), group.records]
+    counts += [sum(topic.records for topic in content.topics if topic.name == "orders")]
+    counts += [int(sum(sample.value for sample in letters.samples))]
     counts += [sum(row["record_count"] for row in asked(skewed, "errors_since_when"))]
     assert counts == [5] * len(counts)
 
@@ -169,12 +173,12 @@ def test_incidents_that_are_stamped_ahead_come_after_the_others(skewed: Settings
     tables, at = Warehouse(skewed), NOW.isoformat()
     store(skewed, "gold.dlq_incidents", sites.incident(4, severity="high", last_at=NOW - 20 * HOUR))
     ids = [sites.incident_id(number) for number in (2, 4, 1, 3)]  # one that goes on, two quiet ones, one ahead
-    assert [one.row["incident_id"] for one in Incidents(tables, NOW).known] == ids
-    assert [one.incident_id for one in reading.gather(tables, now=NOW).open] == ids
+    assert [incident.row["incident_id"] for incident in Incidents(tables, NOW).known] == ids
+    assert [incident.incident_id for incident in reading.gather(tables, now=NOW).open] == ids
     text = front.top(tables, at=at).result
     parts = ["Open incidents", ids[0], "Quiet", ids[1], ids[2], "stamped ahead of now", ids[3]]
     parts.append(f"Next: afterlog incident {ids[0]}")
-    assert [text.index(one) for one in parts] == sorted(text.index(one) for one in parts)
+    assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
     assert "check the clock of orders-workers" in story.one(tables, ids[3], at=at).result
 
 
@@ -199,7 +203,7 @@ def test_what_finds_nothing_hints_at_lines_that_cannot_be_read(settings: Setting
     missing = {"cluster": "default", "kind": "MISSING_DLQ_OFFSETS", "severity": "high", "amount": 2, "remedy": "r"}
     for topic in ("dlq.odd", "dlq.orders"):
         store(settings, "gold.trust_findings", {**missing, "topic": topic, "evidence": "never landed: 2"})
-    evidence = {one["topic"]: one["evidence"] for one in findings.findings_of(tables, ())}
+    evidence = {row["topic"]: row["evidence"] for row in findings.findings_of(tables, ())}
     told = "; 2 lines in quarantine name topic 'dlq.odd', and these offsets may be theirs, as they cannot be read"
     assert evidence == {"dlq.odd": f"never landed: 2{told}", "dlq.orders": "never landed: 2"}
 

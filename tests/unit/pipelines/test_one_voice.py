@@ -78,7 +78,7 @@ class World:
     @cached_property
     def listed(self) -> list[dict[str, Any]]:
         lines = listing.listed(self.tables, "json", at=NOW.isoformat()).result.splitlines()
-        return [json.loads(one) for one in lines]
+        return [json.loads(line) for line in lines]
 
     @cached_property
     def page(self) -> Content:
@@ -89,10 +89,10 @@ class World:
         return news.snapshot(self.tables, NOW)
 
     def metric(self, name: str) -> dict[tuple[str, ...], float]:
-        (family,) = [one for one in families(self.tables, NOW) if one.name == f"afterlog_{name}"]
+        (family,) = [family for family in families(self.tables, NOW) if family.name == f"afterlog_{name}"]
         return {
-            tuple(value for label, value in one.labels.items() if label != "cluster"): one.value
-            for one in family.samples
+            tuple(value for label, value in sample.labels.items() if label != "cluster"): sample.value
+            for sample in family.samples
         }
 
     @cached_property
@@ -113,7 +113,7 @@ class World:
     @property
     def records(self) -> quality.Table:
         """What the page on data quality says of dead letters."""
-        (found,) = [one for one in self.page.pipeline.tables if one.name == RECORDS]
+        (found,) = [table for table in self.page.pipeline.tables if table.name == RECORDS]
         return found
 
     @cached_property
@@ -146,7 +146,7 @@ def _in_both(world: World) -> list[Delivered]:
     """The topics of both tables on the page of deliveries, if the one by outcome counts lost messages."""
     delivery = world.page.delivery
     known = {topic for topic, of in delivery.outcomes if "LOST" in of}
-    return [one for one in delivery.topics if one.topic in known]
+    return [topic for topic in delivery.topics if topic.topic in known]
 
 
 def _headline(sentence: str, part: str) -> int:
@@ -181,7 +181,7 @@ def _first_lost(rows: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def _of_incidents(told: list[dict[str, Any]], *columns: str) -> dict[str, tuple[Any, ...]]:
-    return {one["incident_id"]: tuple(_seen(one[name]) for name in columns) for one in told}
+    return {row["incident_id"]: tuple(_seen(row[name]) for name in columns) for row in told}
 
 
 def _seen(value: Any) -> Any:
@@ -192,43 +192,53 @@ def _seen(value: Any) -> Any:
 SHOWN = ("severity", "verdict", "record_count", "sentence")
 FACTS: dict[str, dict[str, Fact]] = {
     "which incidents are open": {
-        "top": lambda world: sorted(one["incident_id"] for one in world.top["incidents"]),
-        "incidents": lambda world: sorted(one["incident_id"] for one in world.listed if one["state"] != "RESOLVED"),
-        "page": lambda world: sorted(one.incident_id for one in world.page.open),
-        "alerts": lambda world: sorted(one.news.key for one in world.seen.incidents or () if one.is_open),
+        "top": lambda world: sorted(row["incident_id"] for row in world.top["incidents"]),
+        "incidents": lambda world: sorted(row["incident_id"] for row in world.listed if row["state"] != "RESOLVED"),
+        "page": lambda world: sorted(incident.incident_id for incident in world.page.open),
+        "alerts": lambda world: sorted(
+            incident.news.key for incident in world.seen.incidents or () if incident.is_open
+        ),
     },
     "which incident is the most urgent": {
-        "top": lambda world: [one["incident_id"] for one in world.top["incidents"]][:1],
-        "page": lambda world: [one.incident_id for one in world.page.open][:1],
+        "top": lambda world: [row["incident_id"] for row in world.top["incidents"]][:1],
+        "page": lambda world: [incident.incident_id for incident in world.page.open][:1],
     },
     "severity, verdict, records and sentence of incidents": {
         "incidents": lambda world: _of_incidents(world.listed, *SHOWN),
-        "incident": lambda world: _of_incidents([world.one(one["incident_id"]) for one in world.listed], *SHOWN),
+        "incident": lambda world: _of_incidents([world.one(row["incident_id"]) for row in world.listed], *SHOWN),
         "page": lambda world: {
-            one.incident_id: (one.severity, one.verdict, one.records, visible(one.sentence))
-            for one in world.page.incidents
+            incident.incident_id: (incident.severity, incident.verdict, incident.records, visible(incident.sentence))
+            for incident in world.page.incidents
         },
         "alerts": lambda world: {
-            one.news.key: (one.news.severity, one.news.verdict, *(one.news.about[name] for name in SHOWN[2:]))
-            for one in world.seen.incidents or ()
+            incident.news.key: (
+                incident.news.severity,
+                incident.news.verdict,
+                *(incident.news.about[name] for name in SHOWN[2:]),
+            )
+            for incident in world.seen.incidents or ()
         },
     },
     "state of incidents": {
         "incidents": lambda world: _of_incidents(world.listed, "state"),
-        "incident": lambda world: _of_incidents([world.one(one["incident_id"]) for one in world.listed], "state"),
-        "page": lambda world: {one.incident_id: (one.state,) for one in world.page.incidents},
-        "alerts": lambda world: {one.news.key: (one.news.about["state"],) for one in world.seen.incidents or ()},
+        "incident": lambda world: _of_incidents([world.one(row["incident_id"]) for row in world.listed], "state"),
+        "page": lambda world: {incident.incident_id: (incident.state,) for incident in world.page.incidents},
+        "alerts": lambda world: {
+            incident.news.key: (incident.news.about["state"],) for incident in world.seen.incidents or ()
+        },
     },
     "how many open incidents nobody muted": {
         "top": lambda world: _headline(world.top["sentence"], "loud"),
         "page": lambda world: _headline(world.page.light.sentence, "loud"),
-        "page's list": lambda world: sum(one.is_loud for one in world.page.incidents),
+        "page's list": lambda world: sum(incident.is_loud for incident in world.page.incidents),
         "page's owners": lambda world: sum(row[2] for row in world.of_groups),
         "incidents": lambda world: sum(
-            one["state"] != "RESOLVED" and one["muted_until"] is None for one in world.listed
+            row["state"] != "RESOLVED" and row["muted_until"] is None for row in world.listed
         ),
         "metrics": lambda world: sum(world.metric("open_incidents").values()),
-        "alerts": lambda world: sum(one.is_open and not one.is_muted for one in world.seen.incidents or ()),
+        "alerts": lambda world: sum(
+            incident.is_open and not incident.is_muted for incident in world.seen.incidents or ()
+        ),
     },
     "how many open incidents are muted": {
         "top": lambda world: _headline(world.top["sentence"], "muted"),
@@ -238,36 +248,38 @@ FACTS: dict[str, dict[str, Fact]] = {
     },
     "which incidents had dead letters in the last day": {
         "incidents": lambda world: sorted(
-            one["incident_id"]
-            for one in world.listed
-            if datetime.fromisoformat(one["last_at"]) > NOW - timedelta(days=1)
+            row["incident_id"]
+            for row in world.listed
+            if datetime.fromisoformat(row["last_at"]) > NOW - timedelta(days=1)
         ),
         "ask": lambda world: sorted(row["incident_id"] for row in world.asked("incidents_of_the_day")),
     },
     "findings by kind and severity": {
-        "top": lambda world: _told_of(Counter((one["kind"], one["severity"]) for one in world.top["findings"])),
-        "page": lambda world: _told_of(Counter((one["kind"], one["severity"]) for one in world.page.findings)),
+        "top": lambda world: _told_of(Counter((row["kind"], row["severity"]) for row in world.top["findings"])),
+        "page": lambda world: _told_of(Counter((row["kind"], row["severity"]) for row in world.page.findings)),
         "metrics": lambda world: _told_of(
             Counter({labels: int(count) for labels, count in world.metric("findings").items()})
         ),
-        "alerts": lambda world: Counter((one.news.about["kind"], one.news.severity) for one in world.seen.findings),
+        "alerts": lambda world: Counter(
+            (finding.news.about["kind"], finding.news.severity) for finding in world.seen.findings
+        ),
     },
     "how many findings are urgent": {
         "top": lambda world: _urgent_in(world.top["sentence"]),
-        "top's list": lambda world: sum(one["severity"] in URGENT for one in world.top["findings"]),
+        "top's list": lambda world: sum(row["severity"] in URGENT for row in world.top["findings"]),
         "page": lambda world: _urgent_in(world.page.light.sentence),
         "page's reasons": lambda world: sum(
-            int(one.partition(" ")[0]) for one in world.page.light.reasons if one.endswith(" urgent.")
+            int(reason.partition(" ")[0]) for reason in world.page.light.reasons if reason.endswith(" urgent.")
         ),
         "metrics": lambda world: sum(
             count for (_, level), count in world.metric("findings").items() if level in URGENT
         ),
-        "alerts": lambda world: sum(one.news.severity in URGENT for one in world.seen.findings),
+        "alerts": lambda world: sum(finding.news.severity in URGENT for finding in world.seen.findings),
     },
     "which settings are mistakes": {
-        "top": lambda world: sorted((one["kind"], one["group_id"]) for one in world.top["misconfigurations"]),
+        "top": lambda world: sorted((row["kind"], row["group_id"]) for row in world.top["misconfigurations"]),
         "top's findings": lambda world: sorted(
-            (one["kind"], one["name"]) for one in world.top["findings"] if one["kind"] == "DLQ_MISSING"
+            (row["kind"], row["name"]) for row in world.top["findings"] if row["kind"] == "DLQ_MISSING"
         ),
         "ask": lambda world: sorted((row["kind"], row["group_id"]) for row in world.asked("misconfigured_dlqs")),
     },
@@ -286,19 +298,21 @@ FACTS: dict[str, dict[str, Fact]] = {
         },
     },
     "of which topics nobody knows how many messages are lost": {
-        "page's topics": lambda world: sorted(one.topic for one in _in_both(world) if one.lost is None),
+        "page's topics": lambda world: sorted(item.topic for item in _in_both(world) if item.lost is None),
         "page's outcomes": lambda world: sorted(
             topic
             for topic, of in world.page.delivery.outcomes
-            if of.get("LOST", 0) is None and topic in {one.topic for one in _in_both(world)}
+            if of.get("LOST", 0) is None and topic in {item.topic for item in _in_both(world)}
         ),
     },
     "dead letters by owner": {
-        "page": lambda world: {one.name: one.records for one in world.page.groups if one.records},
+        "page": lambda world: {group.name: group.records for group in world.page.groups if group.records},
         "metrics": lambda world: _by_owner(world.metric("dead_letters")),
     },
     "dead letters of the last hour by owner": {
-        "page": lambda world: {one.name: one.last_hour for one in world.page.timeline.series if one.last_hour},
+        "page": lambda world: {
+            series_.name: series_.last_hour for series_ in world.page.timeline.series if series_.last_hour
+        },
         "ask": lambda world: {
             row["owner"]: row["records_in_the_last_hour"]
             for row in world.asked("top_groups")
@@ -306,14 +320,14 @@ FACTS: dict[str, dict[str, Fact]] = {
         },
     },
     "dead letters of the last day by owner": {
-        "page": lambda world: {one.name: one.day for one in world.page.timeline.series if one.day},
+        "page": lambda world: {series_.name: series_.day for series_ in world.page.timeline.series if series_.day},
         "ask": lambda world: {row["owner"]: row["record_count"] for row in world.asked("top_groups")},
     },
     "which topologies need a look for what they are": {
         "page": lambda world: {
-            one.name: (one.health, list(one.defects), one.last_accepted_at)
-            for one in world.page.applications
-            if one.health not in SETTLED or one.defects
+            application.name: (application.health, list(application.defects), application.last_accepted_at)
+            for application in world.page.applications
+            if application.health not in SETTLED or application.defects
         },
         "ask": lambda world: {
             row["group_id"]: (row["health"], row["defects"], datetime.fromisoformat(row["last_accepted_at"]))
@@ -322,12 +336,12 @@ FACTS: dict[str, dict[str, Fact]] = {
     },
     "when the first message of a topic was lost": {
         "top": lambda world: {
-            one["topic"]: _seconds(one["since"]) for one in world.top["findings"] if one["kind"] == KINDS[0]
+            row["topic"]: _seconds(row["since"]) for row in world.top["findings"] if row["kind"] == KINDS[0]
         },
         "ask": lambda world: _first_lost(world.asked("lost_messages")),
     },
     "of which topics messages were lost at an earlier moment": {
-        "top": lambda world: sorted(one["topic"] for one in world.top_earlier["findings"] if one["kind"] == KINDS[0]),
+        "top": lambda world: sorted(row["topic"] for row in world.top_earlier["findings"] if row["kind"] == KINDS[0]),
         "ask": lambda world: sorted(
             topic
             for topic, at in _first_lost(world.asked("lost_messages")).items()
@@ -341,10 +355,11 @@ FACTS: dict[str, dict[str, Fact]] = {
     },
     "what the topics of incidents reach": {
         "incident": lambda world: {
-            one["incident_id"]: world.one(one["incident_id"])["blast_radius"] for one in world.listed
+            row["incident_id"]: world.one(row["incident_id"])["blast_radius"] for row in world.listed
         },
         "page": lambda world: {
-            one.incident_id: one.blast and json.loads(json.dumps(one.blast.as_json())) for one in world.page.incidents
+            incident.incident_id: incident.blast and json.loads(json.dumps(incident.blast.as_json()))
+            for incident in world.page.incidents
         },
     },
     "how often a gate broke": {
@@ -357,31 +372,39 @@ FACTS: dict[str, dict[str, Fact]] = {
     },
     "the last known topology of applications": {
         "page": lambda world: {
-            one.name: json.loads(one.description or "") for one in world.page.applications if one.health in TOLD
+            application.name: json.loads(application.description or "")
+            for application in world.page.applications
+            if application.health in TOLD
         },
         "describe": lambda world: {
-            one.name: json.loads(describe.answer(world.tables, one.name, "json").result)["topologyDescription"]
-            for one in world.page.applications
-            if one.health in TOLD
+            application.name: json.loads(describe.answer(world.tables, application.name, "json").result)[
+                "topologyDescription"
+            ]
+            for application in world.page.applications
+            if application.health in TOLD
         },
     },
     "what became of the records of plans": {
-        "page": lambda world: {one.plan_id: (one.replayed, one.delivered, one.unknown) for one in world.page.replays},
+        "page": lambda world: {
+            replay_.plan_id: (replay_.replayed, replay_.delivered, replay_.unknown) for replay_ in world.page.replays
+        },
         "replay status": lambda world: {
-            one.plan_id: (told["replayed"], outcomes.get("DELIVERED", 0), outcomes.get("UNKNOWN", 0))
-            for one in world.page.replays
-            for told in [json.loads(actions_of_replays.status(world.tables, one.plan_id, "json", asks=False).result)]
+            replay_.plan_id: (told["replayed"], outcomes.get("DELIVERED", 0), outcomes.get("UNKNOWN", 0))
+            for replay_ in world.page.replays
+            for told in [
+                json.loads(actions_of_replays.status(world.tables, replay_.plan_id, "json", asks=False).result)
+            ]
             for outcomes in [told["outcomes"]]
         },
     },
     "what fingerprints are made of": {
         "incident": lambda world: [
             line.partition("fingerprint ")[2].partition(" ")[2]
-            for one in world.page.incidents
-            for line in story.one(world.tables, one.incident_id, at=NOW.isoformat()).result.splitlines()
+            for incident in world.page.incidents
+            for line in story.one(world.tables, incident.incident_id, at=NOW.isoformat()).result.splitlines()
             if line.startswith("  fingerprint ")
         ],
-        "page": lambda world: [one.fingerprint_of for one in world.page.incidents],
+        "page": lambda world: [incident.fingerprint_of for incident in world.page.incidents],
     },
     "the front's sentence": {
         "top": lambda world: world.top["sentence"],
@@ -459,7 +482,7 @@ def drawn(draw: st.DrawFn) -> Drawn:
                     }
                 ),
                 max_size=5,
-                unique_by=lambda one: (one["kind"], one["topic"]),
+                unique_by=lambda row: (row["kind"], row["topic"]),
             )
         ),
         draw(st.lists(st.sampled_from(GROUPS), max_size=2, unique=True)),
@@ -478,9 +501,9 @@ def drawn(draw: st.DrawFn) -> Drawn:
 def fill(settings: Settings, given: Drawn) -> World:
     """Store what is drawn, each fact in the table that is its home, as runs do."""
     rows = []
-    for number, one in enumerate(given.incidents):
-        more = {name: value for name, value in one.items() if name != "age"}
-        rows.append(sites.incident(number, last_at=NOW - one["age"] * HOUR - MINUTE, **more))
+    for number, values in enumerate(given.incidents):
+        more = {name: value for name, value in values.items() if name != "age"}
+        rows.append(sites.incident(number, last_at=NOW - values["age"] * HOUR - MINUTE, **more))
     store(settings, "gold.dlq_incidents", *rows)
     store(settings, "gold.blast_radius")
     store(settings, "gold.incident_suspects")
@@ -505,17 +528,17 @@ def fill(settings: Settings, given: Drawn) -> World:
     landed = {"cluster": "default", "timestamp": NOW - HOUR, "_ingested_at": NOW - HOUR}
     store(settings, "bronze.dlq_records", landed)
     outcomes = Counter(given.messages)
-    findings = [{**one, "since": NOW - HOUR} for one in given.findings]
+    findings = [{**finding, "since": NOW - HOUR} for finding in given.findings]
     reconciled = []
     times = [NOW - 7 * (place + 1) * MINUTE for place in range(len(given.messages))]
     for topic in TOPICS:
         if lost := outcomes[topic, "LOST"]:
-            lost_at = [at for one, at in zip(given.messages, times, strict=True) if one == (topic, "LOST")]
+            lost_at = [at for item, at in zip(given.messages, times, strict=True) if item == (topic, "LOST")]
             hours = {"since": min(lost_at).replace(minute=0), "last_at": max(lost_at).replace(minute=0)}
             findings.append({"kind": KINDS[0], "topic": topic, "severity": "critical", "amount": lost} | hours)
             reconciled.append({"cluster": "default", "hour": hours["since"], "topic": topic, "lost_count": lost})
     words = {"cluster": "default", "evidence": "it is so", "remedy": "afterlog top"}
-    store(settings, "gold.trust_findings", *(words | one for one in findings))
+    store(settings, "gold.trust_findings", *(words | finding for finding in findings))
     store(settings, "gold.reconciliation", *reconciled)
     mistake = words | {"kind": "DLQ_MISSING", "dlq_topic": "dlq.orders", "severity": "critical"}
     seen = {"since": NOW - HOUR, "last_seen_at": NOW - HOUR}
@@ -587,8 +610,8 @@ def test_every_pair_of_places_tells_the_same(given: Drawn, tmp_path_factory: pyt
     world = fill(load(warehouse=str(place / "warehouse"), landing=str(place / "landing")), given)
     for fact, places in FACTS.items():
         told = {name: tell(world) for name, tell in places.items()}
-        for one, other in combinations(told, 2):
-            assert told[one] == told[other], f"{fact}: {one} and {other}"
+        for item, other in combinations(told, 2):
+            assert told[item] == told[other], f"{fact}: {item} and {other}"
 
 
 def test_twenty_pairs_of_places_and_more_are_asked() -> None:

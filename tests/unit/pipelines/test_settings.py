@@ -286,7 +286,7 @@ def test_an_array_or_a_table_of_a_section_can_come_from_the_environment(monkeypa
     monkeypatch.setenv("AFTERLOG_SILENCE__AFTER_HOURS", '{"dlq": 48}')
     monkeypatch.setenv("AFTERLOG_SILENCE__AFTER_HOURS__SEGMENTS", "2")
     settings = load()
-    assert [(one.topic, one.profile) for one in settings.dlq.require] == [("dlq.*", "kip-1317")]
+    assert [(item.topic, item.profile) for item in settings.dlq.require] == [("dlq.*", "kip-1317")]
     assert settings.silence.after_hours == {"dlq": 48.0, "segments": 2.0}
 
     monkeypatch.setenv("AFTERLOG_DLQ__REQUIRE", "dlq.*")
@@ -330,7 +330,7 @@ def test_the_commented_example_can_be_used(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("AFTERLOG_SETTINGS", str(written))
     instead = ('cluster = "', 'kafka_connection = "kafka_default"')
     written.write_text("\n".join(line for line in said if not line.startswith(instead)), encoding="utf-8")
-    assert [one.kafka.bootstrap_servers for one in load().of_clusters()] == ["eu-1:9092"]
+    assert [cluster.kafka.bootstrap_servers for cluster in load().of_clusters()] == ["eu-1:9092"]
     written.write_text("\n".join([*said[:at], *said[end:]]), encoding="utf-8")
     settings: Settings = load()
     assert settings.kafka.sasl_mechanism == "SCRAM-SHA-512"

@@ -113,7 +113,7 @@ def test_a_route_names_a_team_and_has_its_quiet_hours() -> None:
         }.items()
     ]
     loaded = load(team=teams, alerts={"route": routes}).alerts.route
-    hours = [one.quiet_hours and f"{one.quiet_hours.begin}" for one in loaded]
+    hours = [item.quiet_hours and f"{item.quiet_hours.begin}" for item in loaded]
     assert hours == ["22:00:00", "12:00:00", None, None, None]
 
 
@@ -285,7 +285,7 @@ def test_the_first_rows_of_a_team_are_those_behind_the_limit_of_all(
     whole = ran("ask", "top_groups", *now).stdout.splitlines()
     own = [json.loads(line) for line in ran("ask", "top_groups", "--team", "own", *now).stdout.splitlines()]
     assert not any("own-" in line for line in whole)
-    assert [one["consumer_group"] for one in own] == [f"own-{group}" for group in range(25, 45)]
+    assert [row["consumer_group"] for row in own] == [f"own-{group}" for group in range(25, 45)]
     as_table = ran("ask", "top_groups", "--team", "own", *now[:2])
     assert as_table.stdout.count("own-") == 2 * 20
     assert "20 rows" in as_table.stderr
@@ -295,7 +295,7 @@ def test_only_the_end_of_a_question_is_a_limit() -> None:
     text = "SELECT 1\nLIMIT 20\n"
     assert unlimited(text) == ("SELECT 1", 20)
     assert unlimited(f"SELECT * FROM (\n{text})") == (f"SELECT * FROM (\n{text})", None)
-    assert {name for name, one in ask.questions().items() if unlimited(one.text)[1]} == {"top_groups"}
+    assert {name for name, item in ask.questions().items() if unlimited(item.text)[1]} == {"top_groups"}
 
 
 def test_a_team_is_told_of_the_alerts_of_its_routes(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,8 +320,8 @@ def test_patterns_of_teams_that_match_nothing_are_told(settings: Settings, monke
     tables = Warehouse(with_teams(settings, teams, monkeypatch))
     findings = [*known.unmatched_of_teams(tables)]
     assert findings == [
-        (f"[[team]] fails {kind} matches nothing that landed: no {one} fits '{pattern}'.", remedy)
-        for kind, one, pattern, meant in (
+        (f"[[team]] fails {kind} matches nothing that landed: no {item} fits '{pattern}'.", remedy)
+        for kind, item, pattern, meant in (
             ("topics", "topic", "ordres", "dlq.orders' or 'orders"),
             ("groups", "group", "oders-workers", "orders-workers"),
             ("applications", "application", "total-app", "totals-app"),
@@ -371,7 +371,7 @@ def test_the_front_of_a_team_tells_only_what_is_its_own(settings: Settings) -> N
     content = reading.gather(Warehouse(its), now=NOW)
     texts = {page.path: page.text() for page in pages.pages(content)}
     own, idle, rest = (texts[addresses.team(name)] for name in ("orders", "idle", NO_TEAM))
-    ids = [one.incident_id for one in content.open]
+    ids = [incident.incident_id for incident in content.open]
     assert ID in own
     assert sum(name in own for name in ids) == 1
     assert sum(name in rest for name in ids) == len(ids) - 1
@@ -385,8 +385,8 @@ def test_the_front_of_a_team_tells_only_what_is_its_own(settings: Settings) -> N
     assert f'<dt>Team</dt><dd><a href="../{addresses.team("orders")}">orders</a></dd>' in page
     assert "Nothing is wrong as far as the data tells" in idle
     site = pages._Site(content, None)
-    assert {(one.names[-1], one.kinds[-1]) for one in (*site.places(), site.incidents())} == {("Team", "text")}
-    of = {row[0][0]: row[-1] for one in (*site.places(), site.incidents()) for row in one.rows}
+    assert {(item.names[-1], item.kinds[-1]) for item in (*site.places(), site.incidents())} == {("Team", "text")}
+    of = {row[0][0]: row[-1] for item in (*site.places(), site.incidents()) for row in item.rows}
     assert (of["orders"], of["totals"], of["totals-app"], of[ID]) == ("orders", NO_TEAM, NO_TEAM, "orders")
 
 
@@ -431,4 +431,4 @@ def test_without_teams_nothing_tells_of_any(settings: Settings) -> None:
         assert not TEAM.search(front.top(tables, form, NOW.isoformat()).result)
         assert not TEAM.search(story.one(tables, ID, form, NOW.isoformat()).result)
     assert not TEAM.search(listed(tables, at=NOW.isoformat()).result)
-    assert not [one.name for one in families.families(tables, NOW) if "team" in one.name]
+    assert not [family.name for family in families.families(tables, NOW) if "team" in family.name]

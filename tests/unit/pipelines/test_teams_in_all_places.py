@@ -84,7 +84,7 @@ def asked(settings: Settings, question: str, team: str | None = None) -> list[st
 
 
 def named(findings: Iterable[Any]) -> dict[str, tuple[str, int]]:
-    return {key_of(one): (one["severity"], one["amount"]) for one in findings}
+    return {key_of(row): (row["severity"], row["amount"]) for row in findings}
 
 
 @at_most(12)
@@ -97,59 +97,75 @@ def test_the_answers_of_teams_are_together_the_whole_answer(
     settings = load(warehouse=str(place / "warehouse"), landing=str(place / "landing"), team=of)
     fill(settings, given)
     tables, at = Warehouse(settings), NOW.isoformat()
-    names = [*(one["name"] for one in of), NO_TEAM]
+    names = [*(row["name"] for row in of), NO_TEAM]
 
     whole = [json.loads(line) for line in listing.listed(tables, "json", at=at).result.splitlines()]
     listed = {
         name: [json.loads(line) for line in listing.listed(tables, "json", team=name, at=at).result.splitlines()]
         for name in names
     }
-    for one in whole:
-        its = owners(of, [one["original_topic"], *one["dlq_topics"]], [one["owner"]])
-        assert one["teams"] == its
+    for values in whole:
+        its = owners(of, [values["original_topic"], *values["dlq_topics"]], [values["owner"]])
+        assert values["teams"] == its
         for name in names:
-            assert (one in listed[name]) is (name in its)
-    assert [one for one in whole if any(one in its for its in listed.values())] == whole
+            assert (values in listed[name]) is (name in its)
+    assert [item for item in whole if any(item in its for its in listed.values())] == whole
 
     top = json.loads(front.top(tables, "json", at).result)
     tops = {name: json.loads(front.top(tables, "json", at, name).result) for name in names}
-    for one in top["findings"]:
-        if one["kind"] == NOT_READ_ON:
+    for values in top["findings"]:
+        if values["kind"] == NOT_READ_ON:
             continue
-        names_of = [one["name"]] if one["kind"] != "WOULD_FAIL" else []
-        outcome = findings.OF_MESSAGES.get(one["kind"])
-        sent = [client_of(at) for at, message in enumerate(given.messages) if message == (one["topic"], outcome)]
-        its = owners(of, [one["topic"]], names_of, sent)
-        assert one["teams"] == its
+        names_of = [values["name"]] if values["kind"] != "WOULD_FAIL" else []
+        outcome = findings.OF_MESSAGES.get(values["kind"])
+        sent = [client_of(at) for at, message in enumerate(given.messages) if message == (values["topic"], outcome)]
+        its = owners(of, [values["topic"]], names_of, sent)
+        assert values["teams"] == its
         for name in names:
-            assert (one in tops[name]["findings"]) is (name in its)
-    for one in top["misconfigurations"]:
-        its = owners(of, [one["dlq_topic"]], [one["group_id"]])
-        assert [name for name in names if one in tops[name]["misconfigurations"]] == its
+            assert (values in tops[name]["findings"]) is (name in its)
+    for values in top["misconfigurations"]:
+        its = owners(of, [values["dlq_topic"]], [values["group_id"]])
+        assert [name for name in names if values in tops[name]["misconfigurations"]] == its
 
     page = reading.gather(tables, now=NOW)
     told = news.snapshot(tables, NOW)
-    gauges = {one.name: one.samples for one in families(tables, NOW)}
-    texts = {one.path: one.text() for one in pages.pages(page) if one.path.startswith(addresses.TEAM)}
+    gauges = {family.name: family.samples for family in families(tables, NOW)}
+    texts = {
+        page_of_these.path: page_of_these.text()
+        for page_of_these in pages.pages(page)
+        if page_of_these.path.startswith(addresses.TEAM)
+    }
     for name in names:
         own, own_front = tops[name], page.fronts[name]
-        opened = [one["incident_id"] for one in listed[name] if one["state"] != "RESOLVED"]
-        assert [one["incident_id"] for one in own["incidents"]] == opened == [one.incident_id for one in own_front.open]
-        assert [one.incident_id for one in own_front.incidents] == [one["incident_id"] for one in listed[name]]
+        opened = [row["incident_id"] for row in listed[name] if row["state"] != "RESOLVED"]
+        assert (
+            [row["incident_id"] for row in own["incidents"]]
+            == opened
+            == [incident.incident_id for incident in own_front.open]
+        )
+        assert [incident.incident_id for incident in own_front.incidents] == [
+            row["incident_id"] for row in listed[name]
+        ]
         assert own["sentence"] == own_front.light.sentence
         assert named(own["findings"]) == named(own_front.findings)
-        shown = {one["incident_id"] for one in whole if one["incident_id"] in texts[addresses.team(name)]}
+        shown = {row["incident_id"] for row in whole if row["incident_id"] in texts[addresses.team(name)]}
         assert shown == {*opened}
 
         route = Route(name="r", url="http://127.0.0.1:9/", team=name)
-        heard = {one.news.key for one in told.incidents or () if wants(route, one.news, told.teams[one.news.key])}
-        assert heard == {one["incident_id"] for one in listed[name]}
-        heard = {one.news.key for one in told.findings if wants(route, one.news, told.teams[one.news.key])}
-        assert heard == {key_of(one) for one in own["findings"] if one["kind"] != NOT_READ_ON}
+        heard = {
+            incident.news.key
+            for incident in told.incidents or ()
+            if wants(route, incident.news, told.teams[incident.news.key])
+        }
+        assert heard == {row["incident_id"] for row in listed[name]}
+        heard = {
+            finding.news.key for finding in told.findings if wants(route, finding.news, told.teams[finding.news.key])
+        }
+        assert heard == {key_of(row) for row in own["findings"] if row["kind"] != NOT_READ_ON}
 
-        loud = Counter(one["severity"] for one in own["incidents"] if one["muted_until"] is None)
+        loud = Counter(row["severity"] for row in own["incidents"] if row["muted_until"] is None)
         assert measured(gauges, "team_open_incidents", name) == loud
-        assert measured(gauges, "team_findings", name) == Counter(one["severity"] for one in own["findings"])
+        assert measured(gauges, "team_findings", name) == Counter(row["severity"] for row in own["findings"])
         rows = jvmless.query(
             tables, "gold.dlq_summary", f"SELECT {LETTERS}, record_count FROM rows", {"cluster": "default"}
         )
@@ -158,12 +174,15 @@ def test_the_answers_of_teams_are_together_the_whole_answer(
             for row in rows
             if name in owners(of, [row["original_topic"], row["dlq_topic"]], [row["consumer_group"] or row["owner"]])
         )
-        assert sum(one.value for one in gauges["afterlog_team_dead_letters"] if one.labels["team"] == name) == letters
+        assert (
+            sum(letter.value for letter in gauges["afterlog_team_dead_letters"] if letter.labels["team"] == name)
+            == letters
+        )
 
     for question in NARROWED:
         lines = asked(settings, question)
         own_lines = {name: asked(settings, question, name) for name in names}
-        assert [one for one in lines if any(one in its for its in own_lines.values())] == lines
+        assert [line for line in lines if any(line in its for its in own_lines.values())] == lines
         for line in lines:
             row = json.loads(line)
             topics = [row.get("original_topic"), row.get("topic"), row.get("dlq_topic")]
@@ -176,5 +195,5 @@ def test_the_answers_of_teams_are_together_the_whole_answer(
 
 
 def measured(gauges: dict[str, Any], gauge: str, team: str) -> Counter[str]:
-    samples = [one for one in gauges[f"afterlog_{gauge}"] if one.labels["team"] == team]
-    return Counter({one.labels["severity"]: int(one.value) for one in samples if one.value})
+    samples = [gauge_ for gauge_ in gauges[f"afterlog_{gauge}"] if gauge_.labels["team"] == team]
+    return Counter({sample.labels["severity"]: int(sample.value) for sample in samples if sample.value})

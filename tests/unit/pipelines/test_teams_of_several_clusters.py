@@ -53,7 +53,7 @@ class Told:
         out = io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
             assert not cli.app([*arguments, "--format", "json"], standalone_mode=False)
-        return [json.loads(one) for one in out.getvalue().splitlines()]
+        return [json.loads(line) for line in out.getvalue().splitlines()]
 
     def listed(self, *narrowed: str) -> list[Any]:
         return self.said("incidents", "--at", NOW.isoformat(), *narrowed)
@@ -86,8 +86,8 @@ def world(place: Path, letters: Letters, teams: list[dict[str, Any]]) -> Iterato
             at, dead = NOW - timedelta(minutes=number + 1), f"dlq.{topic}"
             of = {"cluster": cluster, "original_topic": topic, "consumer_group": group}
             tables["silver.dlq_records"] += [
-                sites.letter(100 * number + one, dlq_topic=dead, routed_at=at, disposition="CLIENT_REJECTED", **of)
-                for one in range(count)
+                sites.letter(100 * number + item, dlq_topic=dead, routed_at=at, disposition="CLIENT_REJECTED", **of)
+                for item in range(count)
             ]
             tables["gold.dlq_summary"].append(sites.hour(at, count, dlq_topic=dead, **of))
             its = [{"dlq_topic": dead, "last_at": sites.micros(at)}]
@@ -104,7 +104,7 @@ def world(place: Path, letters: Letters, teams: list[dict[str, Any]]) -> Iterato
 def fits(pattern: str, name: str) -> bool:
     """Tell whether a glob fits: only * and ? are special."""
     parts = {"*": ".*", "?": "."}
-    return bool(re.fullmatch("".join(parts.get(one, re.escape(one)) for one in pattern), name, re.DOTALL))
+    return bool(re.fullmatch("".join(parts.get(item, re.escape(item)) for item in pattern), name, re.DOTALL))
 
 
 def teams_of(teams: list[dict[str, Any]], topics: Iterable[str], group: str) -> list[str]:
@@ -120,8 +120,8 @@ def teams_of(teams: list[dict[str, Any]], topics: Iterable[str], group: str) -> 
 
 def together(whole: list[Any], parts: dict[tuple[str, str], list[Any]]) -> None:
     """Assert that each line of an answer is in a part, and that no part has anything else."""
-    lines = {json.dumps(one, sort_keys=True) for one in whole}
-    assert {json.dumps(one, sort_keys=True) for part in parts.values() for one in part} == lines
+    lines = {json.dumps(item, sort_keys=True) for item in whole}
+    assert {json.dumps(item, sort_keys=True) for part in parts.values() for item in part} == lines
     assert len(lines) == len(whole)
 
 
@@ -146,7 +146,7 @@ TEAMS = st.lists(
 def test_clusters_and_teams_are_together_the_whole_and_none_shows_what_is_of_another(
     letters: Letters, teams: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    names = [*(one["name"] for one in teams), NO_TEAM]
+    names = [*(row["name"] for row in teams), NO_TEAM]
     pairs = [(cluster, team) for cluster in CLUSTERS for team in names]
     owned: dict[tuple[str, str], Letters] = {
         (cluster, team): Counter(
@@ -172,16 +172,16 @@ def test_clusters_and_teams_are_together_the_whole_and_none_shows_what_is_of_ano
         for pair, own in owned.items():
             its = Counter({(row["owner"], row["original_topic"]): row["record_count"] for row in listed[pair]})
             assert its == {(group, topic): count for (_, topic, group), count in own.items()}
-            assert [one["incident_id"] for one in tops[pair]["incidents"]] == [
-                one["incident_id"] for one in listed[pair]
+            assert [row["incident_id"] for row in tops[pair]["incidents"]] == [
+                row["incident_id"] for row in listed[pair]
             ]
-            found = {(one["name"], one["topic"], one["amount"]) for one in tops[pair]["findings"]}
+            found = {(row["name"], row["topic"], row["amount"]) for row in tops[pair]["findings"]}
             of_letters = {
                 (group, topic, count)
                 for (cluster, topic, group), count in letters.items()
                 if cluster == pair[0] and pair[1] in teams_of(teams, [topic], group)
             }
-            assert {one for one in found if one[0] is not None} == of_letters
+            assert {item for item in found if item[0] is not None} == of_letters
 
         for question in QUESTIONS:
             answers = {team: told.asked(question, "--team", team) for team in names}
@@ -208,35 +208,38 @@ def assert_metrics(
     settings: Settings, letters: Letters, owned: dict[tuple[str, str], Letters], tops: dict[tuple[str, str], Any]
 ) -> None:
     whole = Warehouse(settings)
-    of_all = {one.name: one.samples for one in of_several(whole)}
+    of_all = {named.name: named.samples for named in of_several(whole)}
     by_cluster: Counter[str] = Counter()
-    for one in of_all["afterlog_dead_letters"]:
-        by_cluster[one.labels["cluster"]] += int(one.value)
+    for letter in of_all["afterlog_dead_letters"]:
+        by_cluster[letter.labels["cluster"]] += int(letter.value)
     assert by_cluster == Counter(cluster for cluster, _, _ in letters.elements())
-    of_pairs = {(one.labels["cluster"], one.labels["team"]): one.value for one in of_all["afterlog_team_dead_letters"]}
+    of_pairs = {
+        (letter.labels["cluster"], letter.labels["team"]): letter.value
+        for letter in of_all["afterlog_team_dead_letters"]
+    }
     assert of_pairs == {pair: own.total() for pair, own in owned.items()}
-    at_that_time = [one for own in whole.of_clusters() for one in families(own, NOW)]
+    at_that_time = [family for own in whole.of_clusters() for family in families(own, NOW)]
     for gauge, kind in (("open_incidents", "incidents"), ("findings", "findings")):
         measured = Counter[tuple[str, str]]()
         for family in at_that_time:
-            for one in family.samples if family.name == f"afterlog_team_{gauge}" else ():
-                measured[one.labels["cluster"], one.labels["team"]] += int(one.value)
+            for letter in family.samples if family.name == f"afterlog_team_{gauge}" else ():
+                measured[letter.labels["cluster"], letter.labels["team"]] += int(letter.value)
         assert measured == {pair: len(own[kind]) for pair, own in tops.items()}
 
 
 def assert_fronts(settings: Settings, listed: dict[tuple[str, str], list[Any]]) -> None:
-    every = {one["incident_id"] for rows in listed.values() for one in rows}
+    every = {row["incident_id"] for rows in listed.values() for row in rows}
     for own in Warehouse(settings).of_clusters():
         page = reading.gather(own, now=NOW)
-        texts = {one.path: one.text() for one in pages.pages(page)}
+        texts = {page_of_these.path: page_of_these.text() for page_of_these in pages.pages(page)}
         of_it = {
-            team: {one["incident_id"] for one in rows}
+            team: {row["incident_id"] for row in rows}
             for (cluster, team), rows in listed.items()
             if cluster == own.cluster
         }
         known = set().union(*of_it.values())
         for text in texts.values():
-            assert {one for one in every - known if one in text} == set()
+            assert {item for item in every - known if item in text} == set()
         for team, ids in of_it.items():
-            assert {one.incident_id for one in page.fronts[team].incidents} == ids
-            assert {one for one in every if one in texts[addresses.team(team)]} == ids
+            assert {incident.incident_id for incident in page.fronts[team].incidents} == ids
+            assert {item for item in every if item in texts[addresses.team(team)]} == ids

@@ -84,11 +84,11 @@ def test_unity_knows_tables_with_columns_and_comments(warehouse: Path, catalog: 
     assert found["storage_location"] == f"{warehouse.as_uri()}/gold/dlq_incidents"
     assert (found["table_type"], found["data_source_format"]) == ("EXTERNAL", "DELTA")
     assert found["comment"] == contract.description
-    assert [(one["name"], one["comment"]) for one in found["columns"]] == [
+    assert [(row["name"], row["comment"]) for row in found["columns"]] == [
         (column.name, column.comment) for column in contract.stored
     ]
     logged = json.loads(DeltaTable(warehouse / "gold" / "dlq_incidents").schema().to_json())["fields"]
-    assert [json.loads(one["type_json"]) for one in found["columns"]] == logged
+    assert [json.loads(row["type_json"]) for row in found["columns"]] == logged
 
 
 def test_a_rerun_changes_nothing_in_unity(warehouse: Path, catalog: OfUnity, run: Any) -> None:
@@ -115,7 +115,7 @@ def test_a_new_column_is_told_and_taken_on_demand(warehouse: Path, catalog: OfUn
     assert catalog.tables() == before
     code, out, err = run(*catalog.options, "--warehouse", warehouse, "--recreate", "--format", "json")
     assert (code, err) == (0, "")
-    told = {one["table"]: (one["status"], one["was"]) for one in map(json.loads, out.splitlines())}
+    told = {row["table"]: (row["status"], row["was"]) for row in map(json.loads, out.splitlines())}
     assert told[INCIDENTS] == ("updated", "other than its Delta log: new")
     assert told["gold.dlq_counts"] == ("unchanged", "")
     assert catalog.table(INCIDENTS)["columns"][-1]["name"] == "new"
@@ -208,7 +208,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def glued(aws: Any, *layers: str) -> dict[str, dict[str, Any]]:
     found = [aws.get_tables(DatabaseName=layer)["TableList"] for layer in layers or ("gold", "silver")]
-    return {f"{one['DatabaseName']}.{one['Name']}": one for many in found for one in many}
+    return {f"{row['DatabaseName']}.{row['Name']}": row for many in found for row in many}
 
 
 def test_glue_knows_tables_as_athena_and_trino_read_them(aws: Any, run: Any) -> None:
@@ -221,12 +221,12 @@ def test_glue_knows_tables_as_athena_and_trino_read_them(aws: Any, run: Any) -> 
     assert found["Description"] == contract.description
     storage = found["StorageDescriptor"]
     assert storage["Location"] == storage["SerdeInfo"]["Parameters"]["path"] == "s3://lake/w/gold/dlq_incidents"
-    told = [(one["Name"], one["Type"]) for one in storage["Columns"]]
+    told = [(row["Name"], row["Type"]) for row in storage["Columns"]]
     assert told[:2] == [("cluster", "string"), ("incident_id", "string")]
     assert [name for name, _ in told] == [column.name for column in contract.stored]
-    for one, column in zip(storage["Columns"], contract.stored, strict=True):
-        assert len(one["Comment"]) <= 255
-        assert one["Comment"].removesuffix("…") == column.comment[: len(one["Comment"].removesuffix("…"))]
+    for row, column in zip(storage["Columns"], contract.stored, strict=True):
+        assert len(row["Comment"]) <= 255
+        assert row["Comment"].removesuffix("…") == column.comment[: len(row["Comment"].removesuffix("…"))]
 
 
 def test_a_rerun_changes_nothing_in_glue(aws: Any, run: Any) -> None:

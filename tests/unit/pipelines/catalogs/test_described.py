@@ -19,11 +19,11 @@ def test_a_table_is_described_by_its_log_as_its_contract_says(settings: Settings
     tables = Warehouse(settings)
     tables.ensure_all(map(contract_of, NAMES))
     found = described.described(tables, [*NAMES, "gold.blast_radius"])
-    assert [one.name for one in found] == [*NAMES]
-    for one in found:
-        contract = contract_of(one.name)
-        assert one.comment == contract.description
-        told = [(field.name, field.sql_type, field.comment) for field in one.fields]
+    assert [named.name for named in found] == [*NAMES]
+    for named in found:
+        contract = contract_of(named.name)
+        assert named.comment == contract.description
+        told = [(field.name, field.sql_type, field.comment) for field in named.fields]
         wanted = [
             (column.name, column.type.lower().replace(" ", "").replace("`", ""), column.comment)
             for column in contract.stored
@@ -75,8 +75,8 @@ def test_a_location_has_the_form_that_a_tool_reads(root: str, on_hadoop: str, on
         (None, "/srv/w", False),
     ],
 )
-def test_places_are_compared_in_all_their_forms(one: str | None, other: str, is_same: bool) -> None:
-    assert described.is_same_location(one, other) is is_same
+def test_places_are_compared_in_all_their_forms(item: str | None, other: str, is_same: bool) -> None:
+    assert described.is_same_location(item, other) is is_same
 
 
 def test_a_path_that_would_hide_something_is_refused(tmp_path: Path) -> None:

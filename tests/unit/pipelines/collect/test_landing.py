@@ -77,7 +77,7 @@ def test_a_description_becomes_a_line_of_the_request_log() -> None:
     response = describes.response(group)
     assert (response["groupState"], response["topologyDescriptionStatus"]) == ("NotReady", 3)
     (part,) = response["topologyDescription"]["subtopologies"]
-    assert [(one["nodeType"], one["sourceTopics"], one["sinkTopic"], one["stores"]) for one in part["nodes"]] == [
+    assert [(row["nodeType"], row["sourceTopics"], row["sinkTopic"], row["stores"]) for row in part["nodes"]] == [
         (1, ["a", "b"], None, []),
         (2, [], None, ["x"]),
         (3, [], "out", []),

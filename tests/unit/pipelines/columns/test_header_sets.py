@@ -62,7 +62,7 @@ def _holds(story: Story) -> None:
     mandatory = {header.field for header in profile.headers if header.mandatory and header.field}
     assert {name: texts.get(name) for name in mandatory} == {name: expected[name] for name in mandatory}, shown
     assert all(said in story.texts_of(name) for name, said in texts.items()), shown
-    if [one for one, _ in story.written].count(profile) == 1 and profile.newest != "anywhere":
+    if [item for item, _ in story.written].count(profile) == 1 and profile.newest != "anywhere":
         assert expected.keys() - SHARED <= texts.keys(), shown
 
 
@@ -295,16 +295,16 @@ def test_of_two_profiles_one_of_which_has_all_names_the_one_that_explains_more_s
     of_outer = set(seeded.sample(outer_left, seeded.randint(1, len(outer_left))))
     own_of_inner = [f"i{number}" for number in range(seeded.randrange(3))]
     kinds: list[Kind] = seeded.sample(["settings", "shipped"], 2)
-    one = Profile(
+    named = Profile(
         "inner", tuple(Header("", name, mandatory=name in of_inner) for name in (*inner, *own_of_inner)), kind=kinds[0]
     )
     other = Profile("outer", tuple(Header("", name, mandatory=name in of_outer) for name in names), kind=kinds[1])
     headers: Headers = [(name, b"1") for name in seeded.sample((*names, *own_of_inner), len(names) + len(own_of_inner))]
     explained = {"inner": len(inner) + len(own_of_inner), "outer": len(names)}
     most = max(explained.values())
-    winners = [one for one in (one, other) if explained[one.name] == most]
-    winner = min(winners, key=lambda one: one.kind != "settings")
-    for profiles in ((one, other), (other, one)):
+    winners = [named for named in (named, other) if explained[named.name] == most]
+    winner = min(winners, key=lambda item: item.kind != "settings")
+    for profiles in ((named, other), (other, named)):
         plan, _ = read(headers, (*PROFILES, *profiles))
         assert (plan.profiles, plan.hops, plan.has_strays) == ((winner.name,), (), False)
 

@@ -89,7 +89,7 @@ def test_some_values_show_a_field_by_themselves(
 
 def test_what_is_said_of_values_has_nothing_of_them() -> None:
     kinds = [
-        values(one).kind for one in ([], [b"7"], packed(">i", 7), packed("<q", 7), [STACK], [b"anna"], [b"\xff" * 9])
+        values(item).kind for item in ([], [b"7"], packed(">i", 7), packed("<q", 7), [STACK], [b"anna"], [b"\xff" * 9])
     ]
     assert kinds == [
         "no values",

@@ -167,7 +167,7 @@ def test_the_rest_of_a_set_is_nobodys(profile: Profile, rows: dict[str, Row]) ->
             assert row["reserved_header_collision"] == (not claimed or later.name == "kip-1191"), name
             assert len(row["earlier_hops"]) == (later.name != "kip-1191" and profile.name == "kip-1317"), name
             kept = [header["key"] for header in row["user_headers"]]
-            left = [one for one in profile.names if one != profile.mandatory[1]]
+            left = [name for name in profile.names if name != profile.mandatory[1]]
             assert kept == ([] if claimed else left), name
 
 
@@ -432,14 +432,17 @@ def _mixture(seeded: random.Random, profiles: tuple[Profile, ...]) -> Headers:
 
     def some_set() -> Headers:
         profile = seeded.choice(PROFILES if seeded.random() < 0.6 else named)
-        chosen = [one for one in profile.headers if one.name and (one.mandatory or seeded.random() < 0.4)]
+        chosen = [header for header in profile.headers if header.name and (header.mandatory or seeded.random() < 0.4)]
         if chosen and seeded.random() < 0.3:
             chosen = seeded.sample(chosen, seeded.randrange(1, len(chosen) + 1))
         if seeded.random() < 0.3:
             seeded.shuffle(chosen)
         if chosen and seeded.random() < 0.1:
             chosen.append(seeded.choice(chosen))
-        return [(f"{one.name}{seeded.choice('ab') if one.is_prefix else ''}", value(one)) for one in chosen]
+        return [
+            (f"{candidate.name}{seeded.choice('ab') if candidate.is_prefix else ''}", value(candidate))
+            for candidate in chosen
+        ]
 
     def foreign() -> Headers:
         names = ["traceparent", "x-retr", "", None, "_dlq.errors.reason", "kafka_dlt-original-topic "]

@@ -28,13 +28,13 @@ def test_the_pasted_proposals_read_what_made_up_writers_wrote(seed: int, number:
     written = [writer.letter(seeded, at) for writer in writers for at in range(30)]
     seeded.shuffle(written)
     made = proposals([letter for letter, _ in written], Dlq())
-    pasted = Dlq(profile=tuple(pasted_profile(one.toml) for one in made))
-    shown = "\n".join(f"{one.toml}\n{one.tried}" for one in made)
+    pasted = Dlq(profile=tuple(pasted_profile(item.toml) for item in made))
+    shown = "\n".join(f"{item.toml}\n{item.tried}" for item in made)
     for letter, texts in written:
         plan, found = read(letter.headers, profiles_of(pasted), letter.topic)
         assert plan.is_complete, shown
         assert found == texts, f"{shown}\n{writers}"
-    assert [one.whole for one in made] == [30] * number
+    assert [item.whole for item in made] == [30] * number
     assert "anna" not in shown
 
 
@@ -69,8 +69,8 @@ def letters(topic: str, *rows: Headers, is_accepted: bool = False) -> list[Lette
 def lines(proposal: Proposal) -> list[str]:
     """The headers of a proposal: name, field and encoding, with a * if it is mandatory."""
     return [
-        f"{one.name} {one.field} {one.encoding}{' *' if one.mandatory else ''}"
-        for one in pasted_profile(proposal.toml).headers
+        f"{header.name} {header.field} {header.encoding}{' *' if header.mandatory else ''}"
+        for header in pasted_profile(proposal.toml).headers
     ]
 
 
@@ -90,11 +90,11 @@ ZED = [
 
 
 def test_what_one_header_says_twice_fills_two_fields_and_what_is_left_is_named() -> None:
-    one, other = proposals([*letters("dlq.a", *map(acme, range(9))), *letters("dlq.b", *map(zed, range(8)))], Dlq())
-    assert lines(one) == ACME
+    named, other = proposals([*letters("dlq.a", *map(acme, range(9))), *letters("dlq.b", *map(zed, range(8)))], Dlq())
+    assert lines(named) == ACME
     assert sorted(lines(other)) == sorted(ZED)
-    assert one.toml.endswith('# Not placed: "error-level" (decimal digits).')
-    assert (one.name, other.name) == ("acme", "zed")
+    assert named.toml.endswith('# Not placed: "error-level" (decimal digits).')
+    assert (named.name, other.name) == ("acme", "zed")
 
 
 def test_an_id_of_a_message_names_no_owner_and_text_after_failed_no_stack_trace() -> None:
@@ -103,18 +103,18 @@ def test_an_id_of_a_message_names_no_owner_and_text_after_failed_no_stack_trace(
         error = [("ServiceBus.Exception.Type", b"java.lang.IllegalStateException")]
         return [*error, ("ServiceBus.Exception.Message", b"no"), *named]
 
-    (one,) = proposals(letters("errors", *map(bus, range(9))), Dlq())
-    assert {line.split()[1] for line in lines(one)} == {"exception_class", "error_message"}
-    assert '"ServiceBus.FailedQ" (text), "ServiceBus.MessageId" (text)' in one.toml
+    (item,) = proposals(letters("errors", *map(bus, range(9))), Dlq())
+    assert {line.split()[1] for line in lines(item)} == {"exception_class", "error_message"}
+    assert '"ServiceBus.FailedQ" (text), "ServiceBus.MessageId" (text)' in item.toml
 
 
 @pytest.mark.parametrize("alone", [0, 5], ids=["never alone", "also alone"])
 def test_a_record_that_two_writers_dead_lettered_shows_both(alone: int) -> None:
     chained = letters("dlq2.orders", *([("traceparent", b"1"), *acme(at), *zed(at)] for at in range(6)))
-    one, other = proposals([*letters("dlq.orders", *map(acme, range(alone))), *chained], Dlq())
-    assert [line for line in lines(one) if "error" not in line] == ACME[:3]
+    stage_run, other = proposals([*letters("dlq.orders", *map(acme, range(alone))), *chained], Dlq())
+    assert [line for line in lines(stage_run) if "error" not in line] == ACME[:3]
     assert sorted(lines(other)) == sorted(ZED)
-    assert (one.read, one.older, other.whole) == (alone, 6, 6)
+    assert (stage_run.read, stage_run.older, other.whole) == (alone, 6, 6)
 
 
 def test_a_writer_that_is_known_alone_keeps_its_headers_in_a_chain() -> None:
@@ -123,8 +123,8 @@ def test_a_writer_that_is_known_alone_keeps_its_headers_in_a_chain() -> None:
 
     alone = letters("dlq.orders", *map(unlike, range(9)))
     mixed = letters("dlq2.orders", *([*zed(at)[:2], *unlike(at), *zed(at)[2:]] for at in range(6)))
-    one, other = proposals([*alone, *mixed], Dlq())
-    assert {line.split()[0] for line in lines(one)} == {"originalTopic", "srcPartition", "OffsetOfSource"}
+    item, other = proposals([*alone, *mixed], Dlq())
+    assert {line.split()[0] for line in lines(item)} == {"originalTopic", "srcPartition", "OffsetOfSource"}
     assert sorted(lines(other)) == sorted(ZED)
 
 
@@ -132,10 +132,10 @@ def test_equal_names_with_other_encodings_are_told_apart_by_their_topics() -> No
     names = ("x-original-topic", "x-original-partition", "x-original-offset")
     texts = [list(zip(names, (b"a", b(at % 3), b(at)), strict=True)) for at in range(9)]
     binary = [list(zip(names, (b"b", int32(at % 3), int64(at)), strict=True)) for at in range(8)]
-    one, other = proposals([*letters("dlq.a", *texts), *letters("dlq.b", *binary)], Dlq())
-    assert (one.name, other.name) == ("my-profile", "my-profile-2")
-    assert (pasted_profile(one.toml).topic, pasted_profile(other.toml).topic) == ("dlq.a", "dlq.b")
-    assert (one.whole, other.whole) == (9, 8)
+    named, other = proposals([*letters("dlq.a", *texts), *letters("dlq.b", *binary)], Dlq())
+    assert (named.name, other.name) == ("my-profile", "my-profile-2")
+    assert (pasted_profile(named.toml).topic, pasted_profile(other.toml).topic) == ("dlq.a", "dlq.b")
+    assert (named.whole, other.whole) == (9, 8)
 
 
 def test_a_proposal_takes_no_records_of_a_known_writer() -> None:
@@ -143,18 +143,18 @@ def test_a_proposal_takes_no_records_of_a_known_writer() -> None:
     known += [("x-original-timestamp", int64(AT)), ("x-original-timestamp-type", b"CreateTime")]
     known += [("x-exception-fqcn", b"a.BException"), ("x-exception-message", b"no"), ("x-exception-stacktrace", b"at")]
     unknown = [[("x-original-topic", b"orders"), ("x-original-offset", b(at))] for at in range(9)]
-    (one,) = proposals(letters("dlq.plain", *unknown), Dlq())
-    profiles = profiles_of(Dlq(profile=(pasted_profile(one.toml),)))
+    (stage_run,) = proposals(letters("dlq.plain", *unknown), Dlq())
+    profiles = profiles_of(Dlq(profile=(pasted_profile(stage_run.toml),)))
     assert read_by(Letter("error.orders.g", tuple(known)), profiles).profile == "spring-cloud-stream"
-    assert one.read == 9
+    assert stage_run.read == 9
 
 
 def test_what_a_profile_of_the_settings_knows_does_not_tell_a_new_writer() -> None:
     other = {"name": "other", "headers": [{"name": "acme-*"}, {"name": "other-id", "mandatory": True}]}
     dlq = Dlq.model_validate({"profile": [other]})
     assert proposals(letters("dlq.orders", *map(acme, range(9))), dlq) == []
-    (one,) = proposals(letters("dlq.orders", *([*acme(at), ("failed-attempts", b"3")] for at in range(9))), dlq)
-    assert lines(one)[-1] == "failed-attempts delivery_count text *"
+    (item,) = proposals(letters("dlq.orders", *([*acme(at), ("failed-attempts", b"3")] for at in range(9))), dlq)
+    assert lines(item)[-1] == "failed-attempts delivery_count text *"
 
 
 def test_values_alone_show_what_names_do_not() -> None:
@@ -163,8 +163,8 @@ def test_values_alone_show_what_names_do_not() -> None:
         [("h1", b"orders"), ("h2", int32(at % 3)), ("h3", int64(at)), ("h4", b"a.b.CException"), ("h5", stack)]
         for at in range(9)
     ]
-    (one,) = proposals(letters("dlq.orders", *rows), Dlq())
-    assert lines(one) == [
+    (item,) = proposals(letters("dlq.orders", *rows), Dlq())
+    assert lines(item) == [
         "h1 original_topic text *",
         "h2 original_partition int32 *",
         "h3 original_offset int64 *",
@@ -177,62 +177,62 @@ def test_a_header_that_names_the_dlq_topic_is_not_the_origin() -> None:
     rows: list[Headers] = [
         [("dlq-topic", b"dlq.orders"), ("source", b"orders"), ("dlq-offset", b(at))] for at in range(9)
     ]
-    (one,) = proposals(letters("dlq.orders", *rows), Dlq())
-    assert lines(one) == ["source original_topic text *", "dlq-offset original_offset text *"]
+    (item,) = proposals(letters("dlq.orders", *rows), Dlq())
+    assert lines(item) == ["source original_topic text *", "dlq-offset original_offset text *"]
 
 
 def test_what_is_not_in_every_record_is_not_mandatory() -> None:
     rows = [acme(at) if at else acme(at)[:2] + acme(at)[3:] for at in range(9)]
-    (one,) = proposals(letters("dlq.orders", *rows), Dlq())
-    assert [line for line in lines(one) if line.endswith("*")] == ACME[:2]
-    assert (one.whole, one.part) == (8, 1)
+    (item,) = proposals(letters("dlq.orders", *rows), Dlq())
+    assert [line for line in lines(item) if line.endswith("*")] == ACME[:2]
+    assert (item.whole, item.part) == (8, 1)
 
 
 def test_records_with_errors_alone_do_not_make_the_origin_optional() -> None:
     rows = [*map(acme, range(9)), *(acme(at)[3:] for at in range(3))]
-    (one,) = proposals(letters("dlq.orders", *rows), Dlq())
-    assert lines(one) == ACME
-    assert (len(one.letters), one.read) == (12, 9)
+    (stage_run,) = proposals(letters("dlq.orders", *rows), Dlq())
+    assert lines(stage_run) == ACME
+    assert (len(stage_run.letters), stage_run.read) == (12, 9)
 
 
 def test_a_header_that_names_something_else_is_not_the_writers() -> None:
     rows = [[*acme(at)[:3], ("order-attempts", b"3")] for at in range(9)]
-    (one,) = proposals(letters("dlq.orders", *rows), Dlq())
-    assert lines(one) == ACME[:3]
-    assert "order-attempts" in one.toml
+    (item,) = proposals(letters("dlq.orders", *rows), Dlq())
+    assert lines(item) == ACME[:3]
+    assert "order-attempts" in item.toml
 
 
 def test_a_proposal_without_an_origin_says_so_first() -> None:
     rows: list[Headers] = [[("acme-error", b"no luck"), ("acme-attempts", b"3")]] * 9
-    (one,) = proposals(letters("dlq.orders", *rows), Dlq())
-    assert one.toml.startswith("# Without an origin: ")
-    assert one.said.startswith("No header shows where the records come from. ")
-    assert "9 without an origin" in one.said
+    (item,) = proposals(letters("dlq.orders", *rows), Dlq())
+    assert item.toml.startswith("# Without an origin: ")
+    assert item.said.startswith("No header shows where the records come from. ")
+    assert "9 without an origin" in item.said
 
 
 def test_the_newest_set_stands_first_if_older_ones_tell_older_topics() -> None:
     twice = [[*acme(at, b"dlq.orders")[:4], *acme(at)[:4]] for at in range(3)]
     first = [*letters("dlq.orders", *map(acme, range(9))), *letters("dlq2.orders", *twice)]
-    (one,) = proposals(first, Dlq())
-    assert pasted_profile(one.toml).newest == "first"
+    (item,) = proposals(first, Dlq())
+    assert pasted_profile(item.toml).newest == "first"
     last = [*letters("dlq.orders", *map(acme, range(9))), *letters("dlq2.orders", *(row[::-1] for row in twice))]
-    (one,) = proposals(last, Dlq())
-    assert pasted_profile(one.toml).newest == "last"
+    (item,) = proposals(last, Dlq())
+    assert pasted_profile(item.toml).newest == "last"
 
 
 def test_headers_in_any_order_are_those_of_a_map() -> None:
     shuffled = [random.Random(at).sample([*acme(at), ("traceparent", b"u")], len(acme(at)) + 1) for at in range(9)]
-    (one,) = proposals(letters("dlq.orders", *shuffled), Dlq())
-    assert pasted_profile(one.toml).newest == "anywhere"
+    (item,) = proposals(letters("dlq.orders", *shuffled), Dlq())
+    assert pasted_profile(item.toml).newest == "anywhere"
     between = [[*acme(at)[:2], ("traceparent", b"u"), *acme(at)[2:]] for at in range(9)]
-    (one,) = proposals(letters("dlq.orders", *map(acme, range(9)), *between), Dlq())
-    assert pasted_profile(one.toml).newest == "last"
+    (item,) = proposals(letters("dlq.orders", *map(acme, range(9)), *between), Dlq())
+    assert pasted_profile(item.toml).newest == "last"
 
 
 def test_a_header_that_comes_once_an_attempt_repeats() -> None:
     rows = [[*acme(at), ("acme-attempt", b"1"), ("acme-attempt", b"2")] for at in range(3)]
-    (one,) = proposals(letters("dlq.orders", *rows), Dlq())
-    assert [header.name for header in pasted_profile(one.toml).headers if header.repeats] == ["acme-attempt"]
+    (item,) = proposals(letters("dlq.orders", *rows), Dlq())
+    assert [header.name for header in pasted_profile(item.toml).headers if header.repeats] == ["acme-attempt"]
 
 
 def test_nothing_is_proposed_for_headers_of_applications() -> None:
@@ -263,7 +263,7 @@ def test_a_writer_that_a_profile_of_the_settings_would_shadow_is_left_out() -> N
 )
 def test_whatever_headers_come_the_proposals_can_be_pasted_together(rows: list[Headers]) -> None:
     made = proposals(letters("dlq.orders", *rows), Dlq())
-    text = "\n\n".join(one.toml for one in made)
+    text = "\n\n".join(item.toml for item in made)
     assert all(line.isprintable() for line in text.split("\n"))
     pasted = Dlq.model_validate(tomllib.loads(text).get("dlq", {}))
-    assert [profile.name for profile in pasted.profile] == [one.name for one in made]
+    assert [profile.name for profile in pasted.profile] == [named.name for named in made]

@@ -66,7 +66,7 @@ def test_the_gates_message_names_the_headers_and_ends_with_the_proposal() -> Non
     assert first.hint == f"Somebody else writes here. {said}"
 
     message = sentence_of(SILVER, "dlq.a", [first])
-    known = Progress(held={one: Held("2026-11-21T02:00:00+00:00", message, 20, "u") for one in ("a", "b")})
+    known = Progress(held={item: Held("2026-11-21T02:00:00+00:00", message, 20, "u") for item in ("a", "b")})
     for shown in (message, held.message(SILVER, known)):
         assert shown is not None
         before, _, lines = shown.partition("settings:\n")
@@ -96,10 +96,10 @@ def test_the_doctor_proposes_a_profile_for_each_writer_and_says_what_it_would_do
     _write(settings, QUARANTINE, "dlq.parcels", [[("x-elsewhere", None)]], cluster="other")
     _write(settings, QUARANTINE, "dlq.parcels", [[("x-known", None)]], profile="kip-1191")
 
-    one, other, left = headers.check_header_profiles(Warehouse(settings))
+    item, other, left = headers.check_header_profiles(Warehouse(settings))
 
-    assert {one.state, other.state, left.state} == {"warning"}
-    assert one.finding == (
+    assert {item.state, other.state, left.state} == {"warning"}
+    assert item.finding == (
         'The 7 rows of a writer that no profile reads have headers named "acme-dlq-offset" (7), '
         '"acme-dlq-partition" (7), "acme-dlq-reason" (7), "acme-dlq-topic" (7), "traceparent" (7), "a\\u001B[2J" (1). '
         "7 are in quarantine or held. Tried on 7 records of its writer, the profile acme-dlq lets 7 come in: "
@@ -109,14 +109,14 @@ def test_the_doctor_proposes_a_profile_for_each_writer_and_says_what_it_would_do
         "2 are in quarantine or held. Tried on 2 records of its writer, the profile zeta lets 2 come in: "
         "0 with topic, partition and offset, 2 with only a part of them."
     )
-    assert "`afterlog readmit silver.dlq_records`" in (one.remedy or "")
-    assert "accepted" not in (one.remedy or "").lower()
+    assert "`afterlog readmit silver.dlq_records`" in (item.remedy or "")
+    assert "accepted" not in (item.remedy or "").lower()
     assert left.finding == (
         'The 2 rows that no profile reads have headers named "weird" (1). They are in quarantine or held.'
     )
     assert left.snippet is None
 
-    doctor.show([one, other, left])
+    doctor.show([item, other, left])
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "anna" not in out
@@ -179,8 +179,8 @@ def test_of_many_records_a_part_of_each_topic_is_looked_at(settings: Settings, m
     monkeypatch.setattr(headers, "MOST_LOOKED_AT", 3)
     _write(settings, QUARANTINE, "dlq.parcels", [acme(at) for at in range(9)])
     _write(settings, QUARANTINE, "dlq.orders", [zeta(1)])
-    one, other = headers.check_header_profiles(Warehouse(settings))
-    assert "Of 10 such records 4 were looked at." in one.finding
+    item, other = headers.check_header_profiles(Warehouse(settings))
+    assert "Of 10 such records 4 were looked at." in item.finding
     assert "Tried on 1 record of its writer" in other.finding
 
 

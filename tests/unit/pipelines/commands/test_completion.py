@@ -61,8 +61,8 @@ def test_incidents_with_records(warehouse: Settings) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_completes_commands(shell: str) -> None:
     told = completed("afterlog d", shell)
-    assert [name for name in ("describe", "doctor") if any(name in one for one in told)]
-    assert not any("run" in one for one in told)
+    assert [name for name in ("describe", "doctor") if any(name in item for item in told)]
+    assert not any("run" in item for item in told)
 
 
 def test_tables_feeds_and_layers() -> None:
@@ -85,7 +85,7 @@ def test_groups_of_the_warehouse_that_is_named(warehouse: Settings) -> None:
     place = {"AFTERLOG_WAREHOUSE": warehouse.warehouse}
     assert completed("afterlog describe o", **place) == ["orders-app"]
     assert completed(f"afterlog describe --warehouse {warehouse.warehouse} o") == ["orders-app"]
-    assert not any("billing" in one for one in completed("afterlog describe o", "zsh", **place))
+    assert not any("billing" in item for item in completed("afterlog describe o", "zsh", **place))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_groups_of_the_warehouse_that_is_named(warehouse: Settings) -> None:
     ],
 )
 def test_where_nothing_can_be_known_nothing_is_said(line: str, variables: dict[str, str]) -> None:
-    assert [one for one in completed(line, **variables) if one.startswith("o")] == []
+    assert [text for text in completed(line, **variables) if text.startswith("o")] == []
 
 
 @pytest.mark.parametrize("known", [completion.incidents, completion.groups], ids=["incidents", "groups"])

@@ -101,12 +101,12 @@ def write(settings: Settings, table: str, columns: dict[str, str], *rows: dict[s
     def column(name: str, kind: str) -> Array:
         values = [row.get(name) for row in rows]
         if kind == "timestamp":
-            micros = [None if one is None else int(one.timestamp() * 1_000_000) for one in values]
+            micros = [None if value is None else int(value.timestamp() * 1_000_000) for value in values]
             return Array(micros, ARROW["bigint"]).cast(ARROW[kind])
         if kind.startswith("array"):
-            lists = [one or [] for one in values]
+            lists = [value or [] for value in values]
             offsets = [sum(map(len, lists[:place])) for place in range(len(lists) + 1)]
-            elements = [element for one in lists for element in one]
+            elements = [element for list_ in lists for element in list_]
             return list_array(Array(offsets, ARROW["int"]), Array(elements, ARROW[kind[6:-1]]))
         return Array(values, ARROW[kind])
 
@@ -125,7 +125,7 @@ def write_events(
 
     def of_group(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         known = {"cluster": "default", "group_id": "g", "connection": "1", "error_code": 0}
-        return [{**known, "correlation_id": number, **one} for number, one in enumerate(events)]
+        return [{**known, "correlation_id": number, **item} for number, item in enumerate(events)]
 
     write(settings, describe.PUSHES, PUSHES, *of_group(pushes))
     write(settings, describe.STATUSES, STATUSES, *of_group(statuses))
@@ -496,11 +496,11 @@ def test_what_was_accepted_stays_after_a_push_was_refused(
         assert (now.code, now.out) == (then.code, then.out) == (0, text(wire()))
         first = "Revision 1: accepted at 2026-11-21T03:00:00.000Z under epoch 0."
         remarks = ("What an operator needs.", "Shown is the last topology that is known.", first)
-        assert now.err == "".join(f"afterlog: {one}\n" for one in remarks)
+        assert now.err == "".join(f"afterlog: {remark}\n" for remark in remarks)
 
 
 def test_how_one_revision_differs_from_another(warehouse: Settings, afterlog: Command) -> None:
-    first, second = (Topology.parsed(json.dumps(one)) for one in (wire("orders"), wire("orders", "counts-store")))
+    first, second = (Topology.parsed(json.dumps(item)) for item in (wire("orders"), wire("orders", "counts-store")))
     found = topology_diff.diff(first, second)
 
     as_text = afterlog("--group", "orders-app", "--diff", "1", "2")

@@ -39,7 +39,7 @@ def test_80_columns_hold_every_header_and_number(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tabular, "terminal_width", lambda out: 80)
-    display.stage_runs([replace(one, duplicates=1) for one in stage_runs()])
+    display.stage_runs([replace(run, duplicates=1) for run in stage_runs()])
     *shown, _ = capsys.readouterr().out.splitlines()
     assert max(map(len, shown)) <= 80
     text = "\n".join(shown)

@@ -438,7 +438,7 @@ def test_findings_are_printed_last_for_people_and_in_order_as_json(capsys: pytes
     order = ["ok2", "ok1", "error2", "error1", "warning2", "warning1"]
     assert [word for word in words if word in order] == order
     assert " ".join(words).endswith("Errors in error2, error1; 2 warnings.")
-    assert [one["name"] for one in objects] == [check.name for check in checks[::-1]]
+    assert [row["name"] for row in objects] == [check.name for check in checks[::-1]]
 
 
 def test_diagnosis_needs_neither_spark_nor_great_expectations(after_runs: Settings) -> None:

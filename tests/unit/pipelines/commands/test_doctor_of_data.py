@@ -80,9 +80,9 @@ def checks(afterlog: Command) -> tuple[int, dict[str, Check]]:
     said = afterlog("doctor", "--format", "json")
     found = [Check(**json.loads(text)) for text in said.out.splitlines()]
     named = {
-        one.name: one
-        for one in found
-        if re.match(r"landing |files of |quarantine|cleanup|dead-letter|silver", one.name)
+        named.name: named
+        for named in found
+        if re.match(r"landing |files of |quarantine|cleanup|dead-letter|silver", named.name)
     }
     return said.code, named
 
@@ -114,8 +114,8 @@ def test_feeds_that_nobody_set_up_are_a_grey_line_each_and_all_is_well(
     code, found = checks(afterlog)
 
     assert (said.code, code) == (0, 0)
-    assert {one.state for name, one in found.items() if name.startswith("landing ")} == {"ok"}
-    assert all(one.finding.startswith("not set up: put files of ") for one in found.values())
+    assert {item.state for name, item in found.items() if name.startswith("landing ")} == {"ok"}
+    assert all(item.finding.startswith("not set up: put files of ") for item in found.values())
     assert re.search(r"^(All is ok|No errors; \d+ warnings?)\.$", said.out, re.MULTILINE)
 
 
@@ -146,7 +146,7 @@ def test_a_feed_that_fell_silent_needs_a_look(settings: Settings, afterlog: Comm
     assert "[silence] after_hours, such as dlq = 64." in (check.remedy or "")
     assert "Errors in landing dlq" in said.out
     told = load(warehouse=settings.warehouse, landing=settings.landing, silence={"after_hours": {"dlq": 64}})
-    assert landing._feed(Warehouse(told), next(one for one in CATALOG if one.table == BRONZE)).state == "ok"
+    assert landing._feed(Warehouse(told), next(stage for stage in CATALOG if stage.table == BRONZE)).state == "ok"
 
 
 def test_of_a_warehouse_by_uri_nothing_is_claimed_that_only_a_session_can_tell(settings: Settings) -> None:
@@ -154,7 +154,7 @@ def test_of_a_warehouse_by_uri_nothing_is_claimed_that_only_a_session_can_tell(s
     file(settings, "dlq", "a.jsonl", b"read long ago")
     by_uri = settings.model_copy(update={"warehouse": "hdfs://elsewhere/warehouse"})
 
-    found = {one.name: one for one in doctor.diagnose(by_uri)}
+    found = {named.name: named for named in doctor.diagnose(by_uri)}
 
     assert found["landing dlq"].finding.startswith(f"{settings.landing_of('dlq')}: 1 file, 13 bytes. Only a session")
     for feed in LANDING_DIRECTORIES:
@@ -207,9 +207,9 @@ def test_data_files_that_are_missing_or_damaged_are_told(
     said = afterlog("doctor", "--format", "json")
     found = [Check(**json.loads(text)) for text in said.out.splitlines()]
 
-    told = {one.name for one in found if one.state == "error" and "missing or damaged" in one.finding}
+    told = {named.name for named in found if named.state == "error" and "missing or damaged" in named.finding}
     assert told == set(tables)
-    assert {one.newest.feed for one in report.feeds_of(Warehouse(settings))} == set(LANDING_DIRECTORIES)
+    assert {item.newest.feed for item in report.feeds_of(Warehouse(settings))} == set(LANDING_DIRECTORIES)
 
 
 def test_a_file_that_is_no_segment_is_not_called_damaged(settings: Settings, afterlog: Command) -> None:
@@ -267,7 +267,9 @@ def test_a_file_in_no_known_layout_needs_a_look_until_its_layout_is_known(
     file(settings, "broker-logs", "server.log", content)
     file(settings, "broker-logs", "other.log", content.replace(b"21/11/2026", b"2026-11-21"))
     why = f"{unknown.FINDING}3 of 3: the line begins with a date whose day and month are not certain."
-    written(settings, "bronze.broker_events", *({"_source": f"{one}.log", "error": why} for one in ("server", "other")))
+    written(
+        settings, "bronze.broker_events", *({"_source": f"{item}.log", "error": why} for item in ("server", "other"))
+    )
 
     code, found = checks(afterlog)
 
@@ -288,7 +290,7 @@ def test_a_held_scope_and_what_waits_for_a_broken_table_need_a_look(settings: Se
     progress.save(Warehouse(settings), "gold.message_ledger", blocked)
 
     told = {
-        one["name"]: one["finding"] for one in map(json.loads, afterlog("doctor", "--format", "json").out.splitlines())
+        row["name"]: row["finding"] for row in map(json.loads, afterlog("doctor", "--format", "json").out.splitlines())
     }
     said = afterlog("doctor")
 
@@ -399,4 +401,4 @@ def test_a_page_that_says_less_of_the_age_than_it_should_is_built_again(settings
 def test_a_table_that_was_only_created_is_not_behind(settings: Settings) -> None:
     for table in ("silver.producers", "silver.log_batches", "bronze.producers"):
         store(settings, table)
-    assert {one.table for one in report.freshness(Warehouse(settings)) if one.behind} == set()
+    assert {item.table for item in report.freshness(Warehouse(settings)) if item.behind} == set()

@@ -35,7 +35,7 @@ def settings(settings: Settings) -> Settings:
 
 
 def told(settings: Settings) -> list[str]:
-    return [findings.told_of(one) for one in findings.findings_of(Warehouse(settings), [], NOW)]
+    return [findings.told_of(item) for item in findings.findings_of(Warehouse(settings), [], NOW)]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_the_remedy_of_inferred_dispositions_lists_the_incidents_that_they_are_c
     program, command, *options = shlex.split(found["remedy"])
     assert (program, command, options[::2]) == ("afterlog", "incidents", ["--topic", "--group"])
     lines = listing.listed(Warehouse(settings), "json", topic=options[1], group=options[3]).result.splitlines()
-    assert sum(json.loads(one)["record_count"] for one in lines) == found["amount"]
+    assert sum(json.loads(line)["record_count"] for line in lines) == found["amount"]
 
 
 def test_lines_without_a_topic_are_told_by_their_files(settings: Settings) -> None:
@@ -107,7 +107,7 @@ def test_what_was_found_later_is_not_told_of_an_earlier_moment(settings: Setting
 
 def test_top_page_metrics_and_alerts_count_the_same_findings(settings: Settings) -> None:
     severities = ("critical", "high", "high", "medium", "low")
-    rows = [FINDING | {"kind": f"K{number}", "severity": one} for number, one in enumerate(severities)]
+    rows = [FINDING | {"kind": f"K{number}", "severity": item} for number, item in enumerate(severities)]
     store(settings, "gold.trust_findings", *rows)
     store(settings, "gold.dlq_incidents", sites.incident(0))
     mistake = {"cluster": "default", "kind": "DLQ_MISSING", "group_id": "g", "dlq_topic": "d", "severity": "critical"}
@@ -120,7 +120,7 @@ def test_top_page_metrics_and_alerts_count_the_same_findings(settings: Settings)
     text = front.top(Warehouse(settings), at=NOW.isoformat()).result
     assert "4 urgent findings" in text.splitlines()[0]
     assert "Findings: 6, of which 4 are urgent; 1 of them, of settings, stand below" in text
-    (gauge,) = [one for one in families(Warehouse(settings), NOW) if one.name == "afterlog_findings"]
+    (gauge,) = [family for family in families(Warehouse(settings), NOW) if family.name == "afterlog_findings"]
     assert sum(sample.value for sample in gauge.samples) == 6
 
 
@@ -136,8 +136,8 @@ def steady(settings: Settings) -> None:
 
 def silences(settings: Settings) -> list[tuple[str, str]]:
     tables = Warehouse(settings)
-    feeds = [(one, newest.silence(tables, one)) for one in newest.of_feeds(tables, NOW) if one.used]
-    return [(one["kind"], one["severity"]) for one in findings.findings_of(tables, feeds, NOW)]
+    feeds = [(feed, newest.silence(tables, feed)) for feed in newest.of_feeds(tables, NOW) if feed.used]
+    return [(row["kind"], row["severity"]) for row in findings.findings_of(tables, feeds, NOW)]
 
 
 def test_nobody_is_called_for_files_of_dead_letters_that_pause(settings: Settings) -> None:

@@ -62,10 +62,10 @@ def drawn(chance: random.Random, settings: Settings) -> None:
             "successors": ["out"],
         }
         sink = {"node": "out", "node_type": 3, "sink_topic": chance.choice(TOPICS), "source_topics": []}
-        facts += [{"node": {**key, **place, "stores": [], "successors": [], **one}} for one in (source, sink)]
-    store(settings, "gold.topology_revisions", *(one["revision"] for one in facts if "revision" in one))
-    store(settings, "silver.topology_nodes", *(one["node"] for one in facts if "node" in one))
-    shared = [{**OURS, "revision": None, "node": None, "deletion": None} | one for one in facts]
+        facts += [{"node": {**key, **place, "stores": [], "successors": [], **item}} for item in (source, sink)]
+    store(settings, "gold.topology_revisions", *(row["revision"] for row in facts if "revision" in row))
+    store(settings, "silver.topology_nodes", *(row["node"] for row in facts if "node" in row))
+    shared = [{**OURS, "revision": None, "node": None, "deletion": None} | fact for fact in facts]
     derive = blast_radius.deriver(shared)
     asked = [{**OURS, "incident_id": row["incident_id"], "incident": row} for row in rows]
     store(settings, "gold.blast_radius", *derive(asked, ()))
@@ -85,20 +85,20 @@ def test_each_place_tells_the_same_of_an_incident(settings: Settings, seed: int)
     drawn(random.Random(seed), settings)
     tables, at = Warehouse(settings), NOW.isoformat()
     listed = [json.loads(line) for line in listing.listed(tables, "json", at=at).result.splitlines()]
-    by_id = {one["incident_id"]: one for one in listed}
-    open_ones = [one["incident_id"] for one in listed if one["state"] != "RESOLVED"]
+    by_id = {row["incident_id"]: row for row in listed}
+    open_ones = [row["incident_id"] for row in listed if row["state"] != "RESOLVED"]
     content = reading.gather(tables, now=NOW)
-    alerts = {one.news.key: one for one in news.snapshot(tables, NOW).incidents or ()}
-    assert by_id.keys() == alerts.keys() == {one.incident_id for one in content.incidents}
-    assert [one.incident_id for one in content.incidents] == [one["incident_id"] for one in listed]
+    alerts = {incident.news.key: incident for incident in news.snapshot(tables, NOW).incidents or ()}
+    assert by_id.keys() == alerts.keys() == {incident.incident_id for incident in content.incidents}
+    assert [incident.incident_id for incident in content.incidents] == [row["incident_id"] for row in listed]
 
     top = json.loads(front.top(tables, "json", at).result)
-    assert [one["incident_id"] for one in top["incidents"]] == open_ones
+    assert [row["incident_id"] for row in top["incidents"]] == open_ones
     assert top["sentence"] == content.light.sentence
-    assert [one["kind"] for one in top["findings"]] == [one["kind"] for one in content.findings]
+    assert [row["kind"] for row in top["findings"]] == [row["kind"] for row in content.findings]
     for case in content.incidents:
         told, alert = by_id[case.incident_id], alerts[case.incident_id]
-        one = json.loads(story.one(tables, case.incident_id, "json", at).result)
+        values = json.loads(story.one(tables, case.incident_id, "json", at).result)
         for name, (of_page, of_alert) in {
             "verdict": (case.verdict, alert.news.verdict),
             "severity": (case.severity, alert.news.severity),
@@ -106,23 +106,25 @@ def test_each_place_tells_the_same_of_an_incident(settings: Settings, seed: int)
             "state": (case.state, alert.news.about["state"]),
             "sentence": (case.sentence, None),
         }.items():
-            assert told[name] == one[name] == of_page, name
+            assert told[name] == values[name] == of_page, name
             assert of_alert in (None, told[name]), name
         assert case.is_open is alert.is_open is (case.incident_id in open_ones)
-        reached = [each["group_id"] for each in one["blast_radius"]["reached"] if each["direction"] == "downstream"]
+        reached = [each["group_id"] for each in values["blast_radius"]["reached"] if each["direction"] == "downstream"]
         assert {*case.downstream} <= {*reached}
 
-    opened = Counter(one.labels["severity"] for one in _gauge(tables, "open_incidents") for _ in range(int(one.value)))
+    opened = Counter(
+        sample.labels["severity"] for sample in _gauge(tables, "open_incidents") for _ in range(int(sample.value))
+    )
     assert opened == Counter(by_id[name]["severity"] for name in open_ones)
-    kinds = Counter({one.labels["kind"]: int(one.value) for one in _gauge(tables, "findings")})
-    assert kinds == Counter(one["kind"] for one in top["findings"])
+    kinds = Counter({sample.labels["kind"]: int(sample.value) for sample in _gauge(tables, "findings")})
+    assert kinds == Counter(row["kind"] for row in top["findings"])
 
     verdicts, of_the_day = answers(settings, "poison_pill_or_systemic"), answers(settings, "incidents_of_the_day")
     touched = answers(settings, "applications_touched")
-    recent = {name for name, one in by_id.items() if NOW - datetime.fromisoformat(one["last_at"]) < 24 * HOUR}
+    recent = {name for name, row in by_id.items() if NOW - datetime.fromisoformat(row["last_at"]) < 24 * HOUR}
     assert verdicts.keys() == of_the_day.keys() == recent
     assert touched.keys() <= recent
-    cases = {one.incident_id: one for one in content.incidents}
+    cases = {incident.incident_id: incident for incident in content.incidents}
     for name in recent:
         for (row,) in (verdicts[name], of_the_day[name]):
             for column in ("verdict", "severity", "sentence", "record_count", "source_record_count"):
@@ -135,7 +137,7 @@ def test_each_place_tells_the_same_of_an_incident(settings: Settings, seed: int)
 
 
 def _gauge(tables: Warehouse, name: str) -> Any:
-    (family,) = (one for one in families.families(tables, NOW) if one.name == f"afterlog_{name}")
+    (family,) = (family for family in families.families(tables, NOW) if family.name == f"afterlog_{name}")
     return family.samples
 
 
@@ -143,8 +145,8 @@ def test_what_goes_on_leads_each_list(settings: Settings) -> None:
     drawn(random.Random(7), settings)
     tables = Warehouse(settings)
     content = reading.gather(tables, now=NOW)
-    known = {one.row["incident_id"]: one.state for one in Incidents(tables, NOW).known}
-    quiet = [known[one.incident_id].is_quiet for one in content.incidents if one.is_open]
+    known = {incident.row["incident_id"]: incident.state for incident in Incidents(tables, NOW).known}
+    quiet = [known[incident.incident_id].is_quiet for incident in content.incidents if incident.is_open]
     assert quiet == sorted(quiet)
     assert {*quiet} == {True, False}
     front = next(page.text() for page in pages.pages(content) if page.path == "index.html")

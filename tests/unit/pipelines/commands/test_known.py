@@ -46,7 +46,7 @@ def test_a_required_profile_of_no_topic_is_told(tmp_path: Path) -> None:
 def test_a_mask_of_no_source_topic_is_told(tmp_path: Path) -> None:
     masks = [{"topic": name, "key": True, "do": "drop"} for name in ("*", "orders", "order", "x\x1b[31m")]
     findings = [finding for finding, _ in said(of(tmp_path, privacy=masks))]
-    assert [one.partition(" matches")[0] for one in findings] == ["[[privacy]] 3", "[[privacy]] 4"]
+    assert [finding.partition(" matches")[0] for finding in findings] == ["[[privacy]] 3", "[[privacy]] 4"]
     assert "\x1b" not in "".join(findings)
 
 
@@ -92,7 +92,7 @@ def test_a_rule_that_matches_no_dead_letter_is_told(pattern: str, is_told: bool,
     file = tmp_path / "rules.toml"
     file.write_text(f'[[rule]]\nname = "the rule"\n{pattern}\nthen = "HOLD"\n', encoding="utf-8")
     told = checks.checks(of(tmp_path, replay={"rules": str(file)}))
-    assert [one.finding for one in told] == (
+    assert [item.finding for item in told] == (
         ["Rule 'the rule' of [replay] rules matches no dead letter that landed."] if is_told else []
     )
 

@@ -18,8 +18,8 @@ from tests.testing.deliveries import at, store
 SECRET = 'refused "ada@example.org"\u2028'
 ABOUT_ERRORS = [
     name
-    for name, one in ask.questions().items()
-    if ("silver.dlq_records" in one.text and "error_message" in one.text) or "error_pattern" in one.text
+    for name, item in ask.questions().items()
+    if ("silver.dlq_records" in item.text and "error_message" in item.text) or "error_pattern" in item.text
 ]
 VALUES: dict[str, arguments.Parameter] = {"now": at(9), "topic": "orders", "partition": 0, "offset": 7}
 
@@ -61,7 +61,7 @@ def test_no_question_shows_an_error_that_a_mask_hides(
         assert "<dropped>" in shown
         if form == "json":
             before, after = json.loads(plain), json.loads(shown)
-            assert after == before | {one: "<dropped>" for one in COLUMNS if before.get(one)}
+            assert after == before | {item: "<dropped>" for item in COLUMNS if before.get(item)}
     other = with_errors.model_copy(update={"privacy": (Mask(key=True, do="drop"),)})
     assert answered(other, name, form, capsys) == plain
 

@@ -337,11 +337,11 @@ def test_a_table_is_aligned_and_hides_nothing(ask: Callable[..., str]) -> None:
 
 
 def test_a_terminal_gets_lines_that_fit(ask: Callable[..., str]) -> None:
-    one = ask("select repeat('x', 500) as long, 1 as n", "table", width=40)
+    text = ask("select repeat('x', 500) as long, 1 as n", "table", width=40)
     many = ask("select " + ", ".join(f"repeat('x', 50) as column_{i}" for i in range(9)), "table", width=40)
 
-    assert [len(line) for line in one.splitlines()] == [40, 40, 40]
-    assert one.splitlines()[2].endswith("…  1")
+    assert [len(line) for line in text.splitlines()] == [40, 40, 40]
+    assert text.splitlines()[2].endswith("…  1")
     assert many.splitlines()[:2] == ["── row 1 ──", "column_0  " + "x" * 29 + "…"]
     assert ask("select repeat('x', 500) as long", "table").splitlines()[2] == "x" * 500
 

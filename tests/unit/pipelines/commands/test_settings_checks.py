@@ -168,9 +168,9 @@ def test_what_has_no_effect_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_a_gate_without_effect_is_told(tmp_path: Path, table: str, ending: str) -> None:
-    one, *others = settings_checks.remarks(Settings(landing=str(tmp_path), gates={table: {"tolerance": 1.0}}))
-    assert one.startswith(f'[gates."{table}"] has no effect: no gate of that name has a tolerance')
-    assert one.endswith(ending)
+    text, *others = settings_checks.remarks(Settings(landing=str(tmp_path), gates={table: {"tolerance": 1.0}}))
+    assert text.startswith(f'[gates."{table}"] has no effect: no gate of that name has a tolerance')
+    assert text.endswith(ending)
     assert not others
 
 

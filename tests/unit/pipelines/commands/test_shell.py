@@ -93,7 +93,7 @@ def test_a_state_directory_that_cannot_be_written(state: Path) -> None:
 
 def offered(text: str) -> list[str]:
     before, _, behind = text.partition("|")
-    return [one.text for one in shell.completions(Document(before + behind, len(before)))]
+    return [completion.text for completion in shell.completions(Document(before + behind, len(before)))]
 
 
 @pytest.mark.parametrize(

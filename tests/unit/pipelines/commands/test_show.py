@@ -273,7 +273,7 @@ def test_the_place_of_a_source_record_names_its_dead_letters(settings: Settings)
         "letters are dlq.orders:0:5, dlq.orders:0:6, dlq.orders:0:9."
     )
     told = json.loads(show.answer(Warehouse(settings), "orders:0:7", "json").result)
-    assert [one["offset"] for one in told["dead_letters"]] == [5, 6, 9]
+    assert [row["offset"] for row in told["dead_letters"]] == [5, 6, 9]
 
 
 @pytest.mark.parametrize(

@@ -252,8 +252,8 @@ def test_acks_0_is_said_only_where_the_producers_settings_say_so(warehouse: Sett
     unanswered = {"offset": -1, "outcome": "UNKNOWN"}
     clients = ("silent", "of 0", "of 1", "of 0 before")
     for number, client in enumerate(clients):
-        one = {"client_id": client, "trace_id": client, "_bronze_id": f"{number}" * 64}
-        store(warehouse, ACKNOWLEDGEMENTS, acknowledgement(**unanswered, **one))
+        item = {"client_id": client, "trace_id": client, "_bronze_id": f"{number}" * 64}
+        store(warehouse, ACKNOWLEDGEMENTS, acknowledgement(**unanswered, **item))
         of_ledger = {"offset": None, "acknowledgement_id": f"{number}" * 64, "acknowledged": False, "slice": "-:x:"}
         store(warehouse, trace.LEDGER, message(outcome="UNKNOWN", trace_id=client, **of_ledger))
     assert [whats(*told(warehouse, client)) for client in clients] == [["success without an offset"]] * 4

@@ -54,7 +54,7 @@ def test_the_last_hour_is_the_last_sixty_minutes(settings: Settings) -> None:
     store(settings, "gold.dlq_incidents", sites.incident(0))
     told = reading.gather(Warehouse(settings), now=NOW).timeline
     assert (told.last_hour, told.is_incomplete, told.until) == (5, True, NOW)
-    assert [(one.name, one.last_hour, one.day, one.week) for one in told.series] == [("a", 5, 8, 9)]
+    assert [(series_.name, series_.last_hour, series_.day, series_.week) for series_ in told.series] == [("a", 5, 8, 9)]
 
 
 def test_hours_within_the_window_come_from_the_summary_alone(settings: Settings) -> None:
@@ -79,7 +79,7 @@ def test_a_window_counts_what_is_in_it(
 ) -> None:
     place = tmp_path_factory.mktemp("windows")
     settings = load(warehouse=str(place), landing=str(place / "landing"))
-    markers = tuple(place for place, one in enumerate(letters) if one[2])
+    markers = tuple(place for place, item in enumerate(letters) if item[2])
     died(settings, *((age * MINUTE, group) for age, group, _ in letters), markers=markers)
     begin, until = NOW - (after + length) * MINUTE, NOW - after * MINUTE
     expected = Counter(group for age, group, is_marker in letters if not is_marker and after <= age < after + length)

@@ -52,8 +52,8 @@ def test_a_run_tells_refusals_and_louder_defects(
     left: UnsupportedByDuckDB, level: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert left_to_spark("gold.made", left) == Choice(SPARK, str(left))
-    assert [one.levelno for one in caplog.records] == ([level] if level else [])
-    assert all("gold.made" in one.getMessage() and str(left) in one.getMessage() for one in caplog.records)
+    assert [record.levelno for record in caplog.records] == ([level] if level else [])
+    assert all("gold.made" in record.getMessage() and str(left) in record.getMessage() for record in caplog.records)
 
 
 def test_tests_fail_at_a_defect() -> None:

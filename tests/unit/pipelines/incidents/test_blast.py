@@ -93,11 +93,11 @@ def test_all_that_is_connected_is_reached_and_nothing_else(seed: int) -> None:
         topics, nodes = closure(rows, "t0", direction == DOWNSTREAM)
         blast = graph.blast("t0")
         found = blast.towards(direction)
-        assert {one.topic for one in found} | {topic for one in found for topic in one.topics} | {"t0"} == topics
-        reached = {(one.group_id, int(one.subtopology_id or 0), each.name) for one in found for each in one.nodes}
+        assert {item.topic for item in found} | {topic for item in found for topic in item.topics} | {"t0"} == topics
+        reached = {(item.group_id, int(item.subtopology_id or 0), each.name) for item in found for each in item.nodes}
         assert reached == nodes
-        assert [one.hop for one in found] == sorted(one.hop for one in found)
-        if any(one.unknown_edges for one in found if direction == DOWNSTREAM):
+        assert [item.hop for item in found] == sorted(item.hop for item in found)
+        if any(item.unknown_edges for item in found if direction == DOWNSTREAM):
             assert blast.is_lower_bound
         for form in ("mermaid", "svg"):
             assert blast.drawn(form)
@@ -112,10 +112,10 @@ def test_the_revision_at_the_time_counts() -> None:
     ]
     revisions = [revision("app", 2, 5, "2"), revision("app", 1, 1, "1")]
     for hours, topic, is_later in ((0, "old", True), (1, "old", False), (4.9, "old", False), (5, "new", False)):
-        (one,) = (
+        (item,) = (
             Graph(rows, Revisions(revisions).at(START + timedelta(hours=hours))).blast("orders").towards(DOWNSTREAM)
         )
-        assert (one.topics, one.is_later) == ((topic,), is_later)
+        assert (item.topics, item.is_later) == ((topic,), is_later)
 
 
 def test_what_only_later_topologies_reach_is_named_as_later_and_does_not_count() -> None:
@@ -135,7 +135,7 @@ def test_what_only_later_topologies_reach_is_named_as_later_and_does_not_count()
         return Graph(rows, known.at(START + timedelta(hours=hours), group)).blast("orders", group)
 
     then, now = told(1), told(24 * 8)
-    assert [(one.group_id, one.hop, one.is_later) for one in then.towards(DOWNSTREAM)] == [
+    assert [(toward.group_id, toward.hop, toward.is_later) for toward in then.towards(DOWNSTREAM)] == [
         ("there", 1, False),
         ("later", 1, True),
         ("behind", 2, True),
@@ -160,17 +160,19 @@ def test_what_counts_is_what_is_reached_as_if_nothing_came_later(seed: int) -> N
     revisions = [revision(group, 1, at, "1") for group, at in hours.items()]
     both = Graph(rows, Revisions(revisions).at(START)).blast("t0")
     before = [row for row in rows if not hours[row["group_id"]]]
-    only = Graph(before, Revisions(one for one in revisions if one["accepted_at"] <= START).at(START)).blast("t0")
+    only = Graph(before, Revisions(row for row in revisions if row["accepted_at"] <= START).at(START)).blast("t0")
     after = Graph(rows, Revisions(revisions).at(START + timedelta(hours=5))).blast("t0")
 
     def places(blast: Blast) -> set[tuple[str, str, str | None, str]]:
-        return {(one.direction, one.group_id, one.subtopology_id, one.topic) for one in blast.reached}
+        return {(item.direction, item.group_id, item.subtopology_id, item.topic) for item in blast.reached}
 
-    assert tuple(one for one in both.reached if not one.is_later and one.direction == DOWNSTREAM) == tuple(
+    assert tuple(item for item in both.reached if not item.is_later and item.direction == DOWNSTREAM) == tuple(
         only.towards(DOWNSTREAM)
     )
     assert places(both) == places(after)
-    assert {one.group_id for one in both.reached if one.group_id in both.groups} <= {row["group_id"] for row in before}
+    assert {item.group_id for item in both.reached if item.group_id in both.groups} <= {
+        row["group_id"] for row in before
+    }
 
 
 def test_a_group_that_was_deleted_before_is_not_reached() -> None:
@@ -186,7 +188,7 @@ def test_a_group_that_was_deleted_before_is_not_reached() -> None:
 
     def reached(hours: float, group: str | None = None) -> set[str]:
         valid = known.at(START + timedelta(hours=hours), group)
-        return {one.group_id for one in Graph(rows, valid).blast("orders", group).reached}
+        return {item.group_id for item in Graph(rows, valid).blast("orders", group).reached}
 
     assert reached(1) == {"gone", "there"}
     assert reached(2) == reached(3) == {"there"}

@@ -82,12 +82,12 @@ ADDRESSES = st.builds(
     st.one_of(st.integers(0, 2**128 - 1), st.integers(1, 2**16), st.integers(0xFE80 << 112, (0xFE80 << 112) + 2**40)),
     st.sampled_from(
         (
-            lambda one: one.compressed,
-            lambda one: one.exploded,
-            lambda one: one.compressed.upper(),
-            lambda one: f"{one.compressed}%eth0",
-            lambda one: f"::ffff:{IPv4Address(int(one) % 2**32)}",
-            lambda one: ":".join(f"{int(group, 16):x}" for group in one.exploded.split(":")) + "%lo",
+            lambda item: item.compressed,
+            lambda item: item.exploded,
+            lambda item: item.compressed.upper(),
+            lambda item: f"{item.compressed}%eth0",
+            lambda item: f"::ffff:{IPv4Address(int(item) % 2**32)}",
+            lambda item: ":".join(f"{int(group, 16):x}" for group in item.exploded.split(":")) + "%lo",
         )
     ),
 )
@@ -124,9 +124,9 @@ VALUES = st.one_of(NUMBERS, TIMES, ADDRESSES, QUOTES, st.uuids().map(str))
 @example("::1", "fe80::dead:beef", "from", "x")
 @example("„x“", "« y z »", "Feld", "fehlt")
 @example("\u0664\u0662", "४२", "طلب", "x")
-def test_a_value_in_whatever_clothes_gives_one_pattern(one: str, other: str, before: str, after: str) -> None:
+def test_a_value_in_whatever_clothes_gives_one_pattern(item: str, other: str, before: str, after: str) -> None:
     for text in (f"{before} {{}} {after}", f"{before}: {{}}", f"{before}=({{}}) {after}"):
-        assert pattern(text.format(one)) == pattern(text.format(other)) == text.format("<*>").replace("(<*>)", "(<*>)")
+        assert pattern(text.format(item)) == pattern(text.format(other)) == text.format("<*>").replace("(<*>)", "(<*>)")
 
 
 @given(WORDS, st.tuples(WORDS, WORDS), st.tuples(WORDS, WORDS), NUMBERS.map(unsigned), NUMBERS.map(unsigned))
@@ -135,8 +135,8 @@ def test_words_around_numbers_keep_errors_apart(
     first: str, words: tuple[str, str], others: tuple[str, str], number: str, other: str
 ) -> None:
     for text in ("{0}{n}:{1}({m}){2}", "{0}({n}){1}[{m}]{2}", "{0} {n} {1} {m} {2}", "{0}#{n}/{1}-{m}.{2}"):
-        one = pattern(text.format(first, *words, n=number, m=other))
-        assert (one == pattern(text.format(first, *others, n=other, m=number))) == (words == others)
+        item = pattern(text.format(first, *words, n=number, m=other))
+        assert (item == pattern(text.format(first, *others, n=other, m=number))) == (words == others)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_words_around_numbers_keep_errors_apart(
         ("std::bad_cast", "std::bad_alloc"),
     ],
 )
-def test_different_errors_have_different_patterns(one: str, other: str) -> None:
-    assert pattern(one) != pattern(other)
+def test_different_errors_have_different_patterns(item: str, other: str) -> None:
+    assert pattern(item) != pattern(other)
 
 
 SECRETS = st.text(alphabet="xyzXÄя注ไ-_.~!$*+,;=%'()", min_size=1, max_size=12)

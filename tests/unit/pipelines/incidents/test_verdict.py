@@ -143,17 +143,17 @@ OTHER_SOURCE["attributes"] = [{"negative": -200, "kind": "header", "name": "sour
 def test_acknowledgements_tell_what_messages_that_went_through_lack(
     values: dict[str, Any], verdict: str, words: str
 ) -> None:
-    one = episode(**{"told": TOLD} | values)
-    judged = judge(one, Topic.of([one]))
+    item = episode(**{"told": TOLD} | values)
+    judged = judge(item, Topic.of([item]))
     assert judged.verdict == verdict
     assert words in judged.sentence
 
 
 def test_headers_of_dead_letters_are_compared_with_messages_that_went_through() -> None:
-    one = episode(attributes=HEADER, delivered=messages(100, header_source=70))
-    assert judge(one, Topic.of([one, OTHERS])).verdict == "UNDETERMINED"
-    one = episode(attributes=HEADER, delivered=OTHER_SOURCE)
-    found = judge(one, Topic.of([one, SAME])).evidence
+    item = episode(attributes=HEADER, delivered=messages(100, header_source=70))
+    assert judge(item, Topic.of([item, OTHERS])).verdict == "UNDETERMINED"
+    item = episode(attributes=HEADER, delivered=OTHER_SOURCE)
+    found = judge(item, Topic.of([item, SAME])).evidence
     assert (found.attribute_share_elsewhere, found.attribute_compared_with) == (0, "delivered messages")
 
 
@@ -173,10 +173,10 @@ def test_a_header_that_acknowledgements_alone_tell_needs_others_to_compare_with(
     ],
 )
 def test_what_no_message_that_went_through_tells_is_compared_with_dead_letters(delivered: dict[str, Any]) -> None:
-    one = episode(attributes=HEADER, delivered=delivered)
-    found = judge(one, Topic.of([one, OTHERS])).evidence
+    item = episode(attributes=HEADER, delivered=delivered)
+    found = judge(item, Topic.of([item, OTHERS])).evidence
     assert (found.attribute_share_elsewhere, found.attribute_compared_with) == (0, "other dead letters")
-    assert judge(one, Topic.of([one, SAME])).verdict == "UNDETERMINED"
+    assert judge(item, Topic.of([item, SAME])).verdict == "UNDETERMINED"
 
 
 @pytest.mark.parametrize(
@@ -227,8 +227,8 @@ def test_what_no_message_that_went_through_tells_is_compared_with_dead_letters(d
     ],
 )
 def test_a_figure_decides(values: dict[str, Any], others: list[Any], verdict: str, words: str) -> None:
-    one = episode(**values)
-    judged = judge(one, Topic.of([one, *others]))
+    item = episode(**values)
+    judged = judge(item, Topic.of([item, *others]))
     assert (judged.verdict, words in judged.sentence) == (verdict, True), judged.sentence
     assert judged.would_change.endswith(".")
 
@@ -266,8 +266,8 @@ HALF_TOLD = ALL_TOLD | {"acknowledged_count": 20_000, "acknowledged_range_count"
 def test_the_share_that_died_is_of_records_where_other_feeds_tell_them(
     values: dict[str, int], of: str, records: int | None, share: float
 ) -> None:
-    one = episode(windows=windows(**values))
-    judged = judge(one, Topic.of([one]))
+    item = episode(windows=windows(**values))
+    judged = judge(item, Topic.of([item]))
     found = judged.evidence
     assert (found.offset_share_of, found.window_record_count, found.offset_share) == (of, records, share)
     assert found.window_offset_count == 40_000
@@ -312,22 +312,22 @@ def test_neighbours_of_poison_pills_count(sources: int, values: dict[str, int] |
     told = None if values is None else windows(**values)
     known = {name: (values or {}).get(name) for name in ("acknowledged_pill_count", "landed_pill_count")}
     counts = {"record_count": 20, "source_record_count": sources}
-    one = episode(**counts, partitions=places, top_records=tops, windows=told, **known)
-    judged = judge(one, Topic.of([one]))
+    item = episode(**counts, partitions=places, top_records=tops, windows=told, **known)
+    judged = judge(item, Topic.of([item]))
     assert (judged.verdict, words in judged.sentence or judged.sentence) == ("POISON_PILL", True)
 
 
 def test_offsets_between_equal_steps_can_be_markers_unless_other_feeds_tell_of_records() -> None:
     steps = {"step_of_two_count": 90}
     told = windows(**ALL_TOLD | {"acknowledged_count": 40_000, "acknowledged_range_count": 4})
-    for one, verdict in ((episode(**steps), "SYSTEMIC"), (episode(**steps, windows=told), "UNDETERMINED")):
-        assert judge(one, Topic.of([one])).verdict == verdict
+    for item, verdict in ((episode(**steps), "SYSTEMIC"), (episode(**steps, windows=told), "UNDETERMINED")):
+        assert judge(item, Topic.of([item])).verdict == verdict
 
 
 def test_a_verdict_names_no_value_of_a_header() -> None:
-    one = episode(attributes=HEADER)
-    assert "source" in judge(one, Topic.of([one, OTHERS])).sentence
-    assert judge(one, Topic.of([one, OTHERS])).evidence.attribute_share_elsewhere == 0
+    item = episode(attributes=HEADER)
+    assert "source" in judge(item, Topic.of([item, OTHERS])).sentence
+    assert judge(item, Topic.of([item, OTHERS])).evidence.attribute_share_elsewhere == 0
 
 
 @pytest.mark.parametrize(
@@ -344,8 +344,8 @@ def test_a_verdict_names_no_value_of_a_header() -> None:
     ],
 )
 def test_a_severity_has_reasons(values: dict[str, Any], level: str) -> None:
-    one = episode(**values)
-    found, reasons = severity(one, judge(one, Topic.of([one])))
+    item = episode(**values)
+    found, reasons = severity(item, judge(item, Topic.of([item])))
     assert (found, bool(reasons)) == (level, True)
 
 
@@ -362,7 +362,7 @@ def drawn(chance: random.Random) -> dict[str, Any]:
             last = first + own - 1 + chance.choice((0, 3 * own, 10**6)) * (own > 1)
             place = {"original_partition": number, "first_offset": first, "last_offset": last}
             partitions.append({**place, "record_count": own, "source_record_count": own})
-    placed = sum(one["source_record_count"] for one in partitions)
+    placed = sum(row["source_record_count"] for row in partitions)
     keys = min(chance.choice((0, 1, 2, 3, 5, 200)), sources)
     most = [records // max(keys, 1)] * min(keys, 8)
     nines = chance.randint(0, placed)
@@ -375,8 +375,8 @@ def drawn(chance: random.Random) -> dict[str, Any]:
         last_at=chance.choice((0, 3600, 90_000)) * 10**6,
         partitions=partitions,
         top_records=[
-            {"original_partition": one["original_partition"], "original_offset": one["first_offset"], "record_count": 1}
-            for one in partitions[:12]
+            {"original_partition": row["original_partition"], "original_offset": row["first_offset"], "record_count": 1}
+            for row in partitions[:12]
         ],
         key_count=keys,
         is_key_count_exact=keys < 64,
@@ -400,22 +400,22 @@ def test_words_never_contradict_the_numbers() -> None:
     chance = random.Random(51)
     verdicts = set()
     for _ in range(3000):
-        one, other = drawn(chance), drawn(chance) | {"fingerprint": "other"}
-        judged = judge(one, Topic.of([one, other]))
-        agree(one, judged)
+        item, other = drawn(chance), drawn(chance) | {"fingerprint": "other"}
+        judged = judge(item, Topic.of([item, other]))
+        agree(item, judged)
         verdicts.add(judged.verdict)
     assert verdicts == {*VERDICTS}
 
 
-def agree(one: dict[str, Any], judged: Judgement) -> None:
+def agree(row: dict[str, Any], judged: Judgement) -> None:
     """Check that the words of a judgement and its severity say what the figures say."""
-    found, records, sources = judged.evidence, one["record_count"], one["source_record_count"]
-    level, reasons = severity(one, judged)
+    found, records, sources = judged.evidence, row["record_count"], row["source_record_count"]
+    level, reasons = severity(row, judged)
     said = " ".join((judged.sentence, *reasons))
     figures = [
         value for name, value in vars(found).items() if name.endswith(("share", "elsewhere")) and value is not None
     ]
-    figures.append(one["without_payload_count"] / records)
+    figures.append(row["without_payload_count"] / records)
     shares = {words for share in figures for words in (percent(share), at_least(share))}
     assert set(re.findall(SHARE, said)) <= shares, (said, shares)
     assert not NEVER.search(said), said
@@ -423,20 +423,20 @@ def agree(one: dict[str, Any], judged: Judgement) -> None:
     assert (found.offset_share or 1) > 0
     for percentage, verdict in re.findall(r"below (\d+) % would make it ([A-Z_]+)", judged.would_change):
         name = {"30": "offset_share", "75": "key_share", "90": "partition_share"}[percentage]
-        assert reach_of(one, replace(found, **{name: 0.0})) == verdict != judged.verdict
+        assert reach_of(row, replace(found, **{name: 0.0})) == verdict != judged.verdict
     if "would make it SYSTEMIC" in judged.would_change and judged.verdict in ("REJECTION", "UNDETERMINED"):
-        assert reach_of(one, replace(found, offset_share=0.3)) == "SYSTEMIC"
+        assert reach_of(row, replace(found, offset_share=0.3)) == "SYSTEMIC"
         several = max(found.partition_count, 2)
-        assert reach_of(one, replace(found, partition_share=0.9, partition_count=several)) == "PARTITION_LOCAL"
+        assert reach_of(row, replace(found, partition_share=0.9, partition_count=several)) == "PARTITION_LOCAL"
         is_enough = "90 % in one partition" in judged.would_change
         assert is_enough is (found.partition_count > 1), judged.would_change
-    reach = judged.verdict if judged.verdict != "FLOOD" else reach_of(one, found)
+    reach = judged.verdict if judged.verdict != "FLOOD" else reach_of(row, found)
     if judged.verdict == "FLOOD":
         assert f"it would be {reach}." in judged.would_change
         assert ("archived it" in said) is (records == 1)
     assert ("no partition, key or header" in said) <= (reach in ("UNDETERMINED", "REJECTION"))
     assert ("few source records failed" in reasons) <= (sources <= 5)
-    minutes = max((one["last_at"] - one["first_at"]) / 60e6, 1)
+    minutes = max((row["last_at"] - row["first_at"]) / 60e6, 1)
     if is_few(sources, records) and records < 1000 and records / minutes < 60:
         assert level in ("medium", "low"), reasons
     if level == "critical":
@@ -457,7 +457,7 @@ def test_a_share_is_never_rounded_to_all_or_nothing() -> None:
 def test_a_window_has_no_more_offsets_than_a_bigint_holds() -> None:
     """Headers can name any offset."""
     given = episode()
-    given["partitions"] = [{**one, "last_offset": 2**63 - 1} for one in given["partitions"]]
+    given["partitions"] = [{**partition, "last_offset": 2**63 - 1} for partition in given["partitions"]]
     assert judge(given, Topic.of([given])).evidence.window_offset_count == 2**63 - 1
 
 
@@ -470,7 +470,7 @@ def test_a_topic_has_no_more_partitions_than_an_int_holds() -> None:
 def test_sql_calls_as_few_what_python_does() -> None:
     text = f"SELECT source_record_count, record_count, {IS_FEW} FROM range(1, 20) AS s(source_record_count), "
     rows = duckdb.sql(text + "range(1, 60) AS r(record_count)").fetchall()
-    assert [one for one in rows if one[2] != is_few(*one[:2])] == []
+    assert [row for row in rows if row[2] != is_few(*row[:2])] == []
     assert IS_FEW in select_of("gold.dlq_incidents")
 
 

@@ -204,8 +204,8 @@ def test_after_a_doubt_the_table_is_asked_up_to_where_the_log_ends() -> None:
 def test_a_batch_is_bounded_and_none_starves(lengths: list[int], most: int, taken: list[int]) -> None:
     waiting = [span(7, 7 + length, partition=at) for at, length in enumerate(lengths)]
     chosen = batch(waiting, most)
-    assert [one.length for one in chosen] == taken
-    assert all(one.start == 7 for one in chosen)
+    assert [candidate.length for candidate in chosen] == taken
+    assert all(candidate.start == 7 for candidate in chosen)
 
 
 def test_batches_reach_the_end() -> None:
@@ -213,8 +213,12 @@ def test_batches_reach_the_end() -> None:
     followed = follow(KNOWN, logs, HERE | {"dlq.billing": OTHER}).followed
     read = []
     while chosen := batch(unread(followed, logs), 64):
-        assert sum(one.length for one in chosen) <= 64
-        read += [(one.topic_id, one.partition, at) for one in chosen for at in range(one.start, one.end)]
+        assert sum(candidate.length for candidate in chosen) <= 64
+        read += [
+            (candidate.topic_id, candidate.partition, at)
+            for candidate in chosen
+            for at in range(candidate.start, candidate.end)
+        ]
         followed = passed(followed, chosen)
     assert len(read) == len(set(read)) == 60 + 3 + 950
     assert all(not topic.doubtful for topic in followed.values())

@@ -41,9 +41,9 @@ def meter(settings: Settings, tmp_path: Path) -> Meter:
 def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     """What Prometheus' own parser reads."""
     return {
-        (one.name, tuple(sorted(one.labels.items()))): one.value
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
-        for one in family.samples
+        for sample in family.samples
     }
 
 
@@ -55,7 +55,7 @@ def test_the_file_says_what_the_tables_say(meter: Meter) -> None:
     ours = ("cluster", "default")
     assert all(found["afterlog_collected", (ours, ("part", part))] == 1 for part in ("pipeline", "rows", "incidents"))
     known = Incidents(meter.warehouse, NOW.replace(year=2027))
-    opened = Counter(one.row["severity"] for one in known.known if one.state.is_open)
+    opened = Counter(incident.row["severity"] for incident in known.known if incident.state.is_open)
     for level in ("critical", "high", "medium", "low"):
         assert found["afterlog_open_incidents", (ours, ("severity", level))] == opened[level]
     hours = jvmless.rows(meter.warehouse, "gold.dlq_summary", {"cluster": "default"})
@@ -74,7 +74,7 @@ def test_the_file_says_what_the_tables_say(meter: Meter) -> None:
 
 def test_what_is_not_known_has_no_value(settings: Settings) -> None:
     Path(settings.warehouse).mkdir()
-    (lost,) = (one for one in families(Warehouse(settings), NOW) if one.name == "afterlog_lost_messages")
+    (lost,) = (family for family in families(Warehouse(settings), NOW) if family.name == "afterlog_lost_messages")
     assert lost.samples == []
 
 
@@ -101,9 +101,9 @@ def test_series_of_two_clusters_are_never_the_same(meter: Meter, tmp_path: Path)
     for name in ("default", 'a "quoted"\u2028\n\\ cluster'):
         file = tmp_path / f"{len(texts)}.prom"
         its = meter.settings.model_copy(update={"cluster": name, "metrics": Metrics(file=str(file))})
-        one = Meter(its)
-        one.count(Cycle("", "", "idle", {}, None), [])  # type: ignore[arg-type]
-        assert (one.refresh(), one.refresh()) == ((), ())
+        item = Meter(its)
+        item.count(Cycle("", "", "idle", {}, None), [])  # type: ignore[arg-type]
+        assert (item.refresh(), item.refresh()) == ((), ())
         found = samples(file.read_text())
         assert {dict(labels)["cluster"] for _, labels in found} == {name}
         texts.append(found)
@@ -129,7 +129,7 @@ def test_a_damaged_table_hides_no_other_metrics(meter: Meter) -> None:
     for file in Path(meter.settings.warehouse, "gold", "dlq_incidents").glob("*.parquet"):
         file.write_bytes(b"")
     found = {family.name: family for family in families(meter.warehouse)}
-    assert {one.labels["part"]: one.value for one in found["afterlog_collected"].samples}["incidents"] == 0
+    assert {sample.labels["part"]: sample.value for sample in found["afterlog_collected"].samples}["incidents"] == 0
     assert found["afterlog_quarantined_rows"].samples
 
 

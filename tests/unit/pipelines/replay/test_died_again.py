@@ -90,7 +90,7 @@ def histories(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[tuple[str, st
     for _ in range(draw(st.integers(1, 6))):
         at, end, plan = draw(st.sampled_from(written))
         died = draw(st.floats(at, end))
-        far = all(abs(died - one) > 2 * CLOCKS / MINUTE for one in changes)
+        far = all(abs(died - change) > 2 * CLOCKS / MINUTE for change in changes)
         letters.append((letter(died + draw(skew)), plan, far))
     return records, ends, letters
 
@@ -99,8 +99,8 @@ def histories(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[tuple[str, st
 def test_a_dead_letter_is_about_the_record_of_a_model_or_unknown(history: Any) -> None:
     records, ends, letters = history
     known = ReplayedRecords(records, ends)
-    for one, plan, is_far in letters:
-        found = known.about(one)
+    for item, plan, is_far in letters:
+        found = known.about(item)
         if is_far:
             assert (found or {}).get("plan_id") == plan
         elif len(records) == 1 and plan is not None and not ends:  # one topic: no death is hidden

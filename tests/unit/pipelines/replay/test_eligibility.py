@@ -173,14 +173,14 @@ def test_an_incident_and_its_plan_agree(
     settings = of(tmp_path_factory.mktemp("agree"), RULE if holds else "")
     columns = {name: (lambda number, name=name: letters[number][name]) for name in ("payload_copied", "lossy_encoding")}
     warehouse = with_incident(settings, len(letters), **columns)
-    replayed(settings, *(number for number, one in enumerate(letters) if one["again"]))
+    replayed(settings, *(number for number, row in enumerate(letters) if row["again"]))
     plan = json.loads(actions.plan(warehouse, Choice(incident=NAME), Options(), dry_run=True, form="json").result)
     told = eligibility.of_incident(warehouse, NAME)
     assert (told.chosen, told.eligible, told.reasons) == (plan["records"], plan["eligible"], plan["reasons"])
     replays = eligibility.Replays(warehouse).of_incident
     content = reading.gather(warehouse, now=AT + timedelta(days=2), replays=replays)
-    assert [one.replay for one in content.incidents] == [tuple(told.in_words)]
-    (page,) = [one for one in pages.pages(content) if one.path == addresses.incident(NAME)]
+    assert [incident.replay for incident in content.incidents] == [tuple(told.in_words)]
+    (page,) = [page for page in pages.pages(content) if page.path == addresses.incident(NAME)]
     shown = html.unescape(re.sub("<[^>]+>", "", page.text()))
     answer = story.one(warehouse, NAME, replays=replays).result
     for line in told.in_words:
@@ -210,7 +210,7 @@ def test_an_explanation_and_a_plan_of_all_agree(
         told = json.loads(actions.explain(warehouse, entry.candidate.coordinate, "json").result)
         left_out = ["same_source_record"] if told["is_repeated"] else []
         assert [*told["reasons"], *left_out] == entry.reasons
-        others = [one.coordinate for one in sorted(letters_of[entry.source.coordinate]) if one != entry.letter]
+        others = [record.coordinate for record in sorted(letters_of[entry.source.coordinate]) if record != entry.letter]
         assert told["of_same_source_record"] == others
         text = actions.explain(warehouse, entry.candidate.coordinate).result
         assert ("know nothing against" in text) == (not entry.reasons)

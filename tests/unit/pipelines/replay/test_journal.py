@@ -155,7 +155,7 @@ def test_cancel_of_a_plan_that_runs(journal: Journal) -> None:
 
 
 def test_claims(journal: Journal) -> None:
-    letters = [one.letter for one in RECORDS]
+    letters = [item.letter for item in RECORDS]
     journal.add("a")
     journal.add("b")
     assert journal.claims(letters) == {}
@@ -173,16 +173,16 @@ def test_claims(journal: Journal) -> None:
 
 def test_a_source_record_is_taken_once_whatever_dead_letter_of_it_a_plan_has(journal: Journal) -> None:
     """Two groups dead-lettered the same records, and a plan for each group runs at the same time."""
-    others = [replace(one, letter=one.letter._replace(topic="dlq.of-another-group")) for one in RECORDS]
+    others = [replace(item, letter=item.letter._replace(topic="dlq.of-another-group")) for item in RECORDS]
     assert journal.claim("a", RECORDS[:2], again=False) == RECORDS[:2]
     assert journal.claim("b", others, again=False) == others[2:]
     assert journal.claim("b", others[:1], again=True) == others[:1]
-    assert journal.claimed_sources(one.source for one in others[1:3]) == {
+    assert journal.claimed_sources(item.source for item in others[1:3]) == {
         others[1].source.coordinate: "a",
         others[2].source.coordinate: "b",
     }
-    unknown = [replace(one, source=Source(None, None, None)) for one in others]
-    assert journal.claimed_sources(one.source for one in unknown) == {}
+    unknown = [replace(item, source=Source(None, None, None)) for item in others]
+    assert journal.claimed_sources(item.source for item in unknown) == {}
     journal.release("a", RECORDS[:2])
     assert journal.claim("c", others[1:2], again=False) == others[1:2]
 
@@ -195,23 +195,23 @@ def test_a_journal_of_an_older_version_is_completed(tmp_path: Path) -> None:
             journal._database.connection.execute(f"ALTER TABLE claims DROP COLUMN {column}")
     with Journal(of(str(tmp_path)), "default") as journal, Journal(of(str(tmp_path)), "default"):
         assert journal.claim("b", RECORDS, again=False) == RECORDS[1:]
-        assert set(journal.claimed_sources(one.source for one in RECORDS)) == {
-            one.source.coordinate for one in RECORDS[1:]
+        assert set(journal.claimed_sources(item.source for item in RECORDS)) == {
+            item.source.coordinate for item in RECORDS[1:]
         }
 
 
 def test_clusters_of_one_warehouse_have_topics_of_the_same_names(place: Store) -> None:
     """A record of a file has a place without a topic's id, so that it equals that of another cluster's record."""
-    records = [replace(one, letter=one.letter._replace(topic_id="")) for one in RECORDS]
+    records = [replace(item, letter=item.letter._replace(topic_id="")) for item in RECORDS]
     with Journal(place, "east") as east, Journal(place, "west") as west:
         assert east.claim("a", records, again=False) == records
-        assert west.claims(one.letter for one in records) == {}
-        assert west.claimed_sources(one.source for one in records) == {}
+        assert west.claims(record.letter for record in records) == {}
+        assert west.claimed_sources(record.source for record in records) == {}
         assert west.claim("b", records, again=False) == records
         east.confirm("a", records, replayed=4, skipped=0)
         assert east.claim("c", records, again=False) == []
-        assert set(east.claims(one.letter for one in records).values()) == {"a"}
-        assert set(west.claimed_sources(one.source for one in records).values()) == {"b"}
+        assert set(east.claims(record.letter for record in records).values()) == {"a"}
+        assert set(west.claimed_sources(record.source for record in records).values()) == {"b"}
 
 
 def test_claims_of_a_journal_that_did_not_know_the_cluster_hold_for_each(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_claim_costs_the_same_however_many_there_are(journal: Journal) -> None
         steps = 0
         batch = records[first : first + 100]
         assert journal.claim("a", batch, again=False) == batch
-        assert len(journal.claims(one.letter for one in batch)) == 100
+        assert len(journal.claims(item.letter for item in batch)) == 100
         return steps
 
     journal._database.connection.set_progress_handler(step, 10)
@@ -312,11 +312,11 @@ def test_processes_that_claim_at_the_same_time_get_each_record_once(place: Store
                 claimed.extend(journal.claim(plan_id, records[first : first + 5], again=False))
 
     claimants = [threading.Thread(target=claim, args=(f"plan-{number}",)) for number in range(3)]
-    for one in claimants:
-        one.start()
-    for one in claimants:
-        one.join()
-    assert sorted(one.letter for one in claimed) == sorted(one.letter for one in records)
+    for claimant in claimants:
+        claimant.start()
+    for claimant in claimants:
+        claimant.join()
+    assert sorted(item.letter for item in claimed) == sorted(record.letter for record in records)
     with Journal(place, "default") as journal:
         assert sum(status(journal, f"plan-{number}").attempted for number in range(3)) == len(records)
 

@@ -97,7 +97,7 @@ def test_a_team_plans_its_own_records(tmp_path: Path) -> None:
     warehouse = with_incident(settings, 6, **groups)
     where = "dlq_topic = 'dlq.many'"
     found = {name: planned(warehouse, Choice(where=where, team=name)) for name in (None, "a", "b", "no team")}
-    assert [one["records"] for one in found.values()] == [6, 3, 0, 3]
+    assert [row["records"] for row in found.values()] == [6, 3, 0, 3]
     assert planned(warehouse, Choice(where=where, team="a", limit=2))["records"] == 2
     assert found["a"]["choice"] == f"where {where}, of team a"
     assert planned(warehouse, Choice(incident=NAME, team="a"))["records"] == 3
@@ -113,7 +113,7 @@ def test_rules_replay_only_what_is_of_the_team_that_asks(tmp_path: Path) -> None
     assert settings.replay.rules
     Path(settings.replay.rules).write_text('[[rule]]\nname = "r"\ntopic = "many"\nthen = "REPLAY"\n', encoding="utf-8")
     chosen = {name: planned(warehouse, Choice(by_rules=True, team=name)) for name in (None, "a", "no team")}
-    assert [one["records"] for one in chosen.values()] == [6, 3, 3]
+    assert [row["records"] for row in chosen.values()] == [6, 3, 3]
     assert chosen["a"]["choice"] == "the rules, of team a"
 
 

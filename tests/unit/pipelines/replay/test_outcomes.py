@@ -57,4 +57,4 @@ def test_a_dead_letter_of_another_topic_of_the_name_is_no_death(settings: Settin
     assert died_at == died[1]
 
     chosen = Candidates(warehouse).chosen(Choice(where="true"), 10)
-    assert {one.row["original_offset"]: one.attempt for one in chosen} == {0: 1, 1: 2, 2: 1, 3: 2}
+    assert {candidate.row["original_offset"]: candidate.attempt for candidate in chosen} == {0: 1, 1: 2, 2: 1, 3: 2}

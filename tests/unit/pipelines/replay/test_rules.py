@@ -71,10 +71,10 @@ def test_what_has_no_verdict_yet_is_not_replayed_past_a_rule_that_may_hold_it(
 
 
 def test_another_rule_is_another_digest() -> None:
-    one = rules.Rules((rules.Rule(name="a", then="HOLD"),))
-    assert one.digest == rules.Rules((rules.Rule(name="a", then="HOLD"),)).digest
-    assert one.digest != rules.Rules((rules.Rule(name="a", then="REPLAY"),)).digest
-    assert one.digest != rules.Rules().digest
+    item = rules.Rules((rules.Rule(name="a", then="HOLD"),))
+    assert item.digest == rules.Rules((rules.Rule(name="a", then="HOLD"),)).digest
+    assert item.digest != rules.Rules((rules.Rule(name="a", then="REPLAY"),)).digest
+    assert item.digest != rules.Rules().digest
 
 
 @pytest.mark.parametrize(

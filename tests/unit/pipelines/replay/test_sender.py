@@ -29,6 +29,6 @@ def test_batches_have_a_limit_of_records_and_of_bytes() -> None:
     heavy = numbered(5, "t", size=3_000_000)
     batches = list(_batches(heavy, 10))
     assert [len(batch) for batch in batches] == [2, 2, 1]
-    assert [one for batch in batches for one in batch] == heavy
+    assert [item for batch in batches for item in batch] == heavy
     assert [len(batch) for batch in _batches(numbered(2, "t", size=20_000_000), 10)] == [1, 1]
     assert list(_batches([], 10)) == []

@@ -134,10 +134,10 @@ class World:
         if isinstance(self.now, BaseException):
             raise self.now
         assert self.now is not None
-        for one in self.now:
-            if one.status == "broken":
-                block(warehouse.settings, one.table)
-            take(one)
+        for stage_run in self.now:
+            if stage_run.status == "broken":
+                block(warehouse.settings, stage_run.table)
+            take(stage_run)
         return self.now
 
 
@@ -167,8 +167,8 @@ def test_one_session_is_kept_and_ends_with_the_loop(world: Callable[..., World])
     assert seen == [1, 1]
     assert found.sessions == 1 - 100  # the session was closed
     assert found.stop.listened == 1  # Spark replaces the handler of SIGINT
-    assert [[one.read for one in done] for done in found.shown] == [[3, 0], [4]]
-    assert [one.status for one in found.reported] == ["passed", "passed"]
+    assert [[stage_run.read for stage_run in done] for done in found.shown] == [[3, 0], [4]]
+    assert [report_.status for report_ in found.reported] == ["passed", "passed"]
 
 
 def test_a_warehouse_at_a_uri_is_asked_only_while_its_session_is_there(
@@ -221,7 +221,7 @@ def test_each_cycle_is_passed_on_without_the_lock(
 
     def take(cycle: Cycle, done: Sequence[StageRun]) -> None:
         assert not lock.holder(found.settings.warehouse)
-        passed.append((cycle.result, sum(one.read for one in done)))
+        passed.append((cycle.result, sum(stage_run.read for stage_run in done)))
         raise OSError(28, "No space left on device")
 
     found.follower.afterwards = take
@@ -309,7 +309,7 @@ def test_what_a_gate_holds_is_told_once_does_not_rest_and_shows_in_the_exit_code
     found.within = lambda: hold_scopes(found.settings, "dlq.a")
     assert found.follower.follow() == 1
     assert found.asked_of == [[BRONZE, SILVER, GOLD]] * 3
-    told = [(one.table, one.status) for one in found.reported]
+    told = [(stage_run.table, stage_run.status) for stage_run in found.reported]
     passed = [(BRONZE, "passed"), (GOLD, "passed")]
     assert told == [(BRONZE, "passed"), (SILVER, "broken"), (GOLD, "passed"), *passed]
     (blocked,) = found.health[-1]["blocked"]
@@ -330,7 +330,7 @@ def test_what_was_held_before_shows_and_what_is_accepted_does_not(world: Callabl
     found = world(None, None)
     hold_scopes(found.settings, "dlq.a", "dlq.b")
     assert found.follower.follow() == 1
-    assert [(one.table, one.status) for one in found.reported] == [(SILVER, "held")]
+    assert [(stage_run.table, stage_run.status) for stage_run in found.reported] == [(SILVER, "held")]
     found = world(None, None)
     waits = found.stop.wait
 
@@ -347,7 +347,7 @@ def test_a_broken_gate_is_told_once_rests_and_shows_in_the_exit_code(world: Call
     found = world(BROKE, None, [ran(BRONZE, read=1)])
     assert found.follower.follow() == 1
     assert found.asked_of == [[BRONZE, SILVER, GOLD], [BRONZE, SILVER], [BRONZE, SILVER]]
-    assert [(one.table, one.status) for one in found.reported] == [
+    assert [(stage_run.table, stage_run.status) for stage_run in found.reported] == [
         (BRONZE, "passed"),
         (SILVER, "passed"),
         (GOLD, "broken"),
@@ -355,7 +355,7 @@ def test_a_broken_gate_is_told_once_rests_and_shows_in_the_exit_code(world: Call
     ]
     blocked = [{"table": GOLD, "since": "2026-11-21T03:00:00+00:00", "message": "It broke."}]
     assert found.health[-1]["blocked"] == blocked
-    results = [one["last_cycle"]["result"] for one in found.health if one["state"] == "waiting"]
+    results = [row["last_cycle"]["result"] for row in found.health if row["state"] == "waiting"]
     assert results == ["broken", "idle", "read"]
 
 
@@ -475,16 +475,16 @@ def test_the_health_file_tells_a_supervisor(world: Callable[..., World]) -> None
     found = world(None, [ran(BRONZE, read=3), ran(SILVER, read=3)], AWAY)
     found.follower.follow()
     assert found.follower.health == Path(found.settings.warehouse) / "_progress" / "follow.json"
-    states = [one["state"] for one in found.health]
+    states = [row["state"] for row in found.health]
     assert states[0] == "working"
     assert states[-1] == "ended"
-    assert all(one["pid"] == os.getpid() for one in found.health)
-    assert len({one["started_at"] for one in found.health}) == 1
-    updates = [one["updated_at"] for one in found.health]
+    assert all(row["pid"] == os.getpid() for row in found.health)
+    assert len({row["started_at"] for row in found.health}) == 1
+    updates = [row["updated_at"] for row in found.health]
     assert updates == sorted(updates)
-    assert all(bool(one["cycle_began_at"]) == (one["state"] == "working") for one in found.health[1:-1])
-    cycles = [one["last_cycle"] for one in found.health if one["state"] == "waiting"]
-    assert [(one["result"], one["rows_read"], one["message"]) for one in cycles] == [
+    assert all(bool(row["cycle_began_at"]) == (row["state"] == "working") for row in found.health[1:-1])
+    cycles = [row["last_cycle"] for row in found.health if row["state"] == "waiting"]
+    assert [(row["result"], row["rows_read"], row["message"]) for row in cycles] == [
         ("idle", {}, None),
         ("read", {BRONZE: 3, SILVER: 3}, None),
         ("failed", {}, str(AWAY)),

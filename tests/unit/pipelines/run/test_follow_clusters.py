@@ -13,8 +13,8 @@ from pipelines.settings import load
 
 def follower(tmp_path: Path, said: list[str], at: list[float], *servers: str) -> Follower:
     entries = [
-        {"name": name, "kafka": {"bootstrap_servers": one, "timeout_seconds": 1}, "dlq": {"source": "kafka"}}
-        for name, one in zip(("eu", "us"), servers, strict=True)
+        {"name": name, "kafka": {"bootstrap_servers": item, "timeout_seconds": 1}, "dlq": {"source": "kafka"}}
+        for name, item in zip(("eu", "us"), servers, strict=True)
     ]
     settings = load(warehouse=str(tmp_path / "warehouse"), landing=str(tmp_path), cluster=entries)
 
@@ -51,7 +51,7 @@ def test_a_cluster_is_left_out_longer_and_longer_until_its_broker_listens(tmp_pa
         waited.append(at[0] - before)
         assert following._still_away() == {"us"}
     assert waited == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, MOST_PATIENCE_SECONDS, MOST_PATIENCE_SECONDS]
-    assert [one.partition("(")[0] for one in said] == [
+    assert [sentence.partition("(")[0] for sentence in said] == [
         "Cluster us: It does not answer. It is tried again.",
         "Cluster us: No broker can be reached ",
     ]

@@ -78,10 +78,10 @@ def test_the_newest_record_is_known_from_the_statistics_of_files(
         raise AssertionError("a column is read")
 
     monkeypatch.setattr(QueryBuilder, "execute", read)
-    one = of(settings)
+    item = of(settings)
 
-    assert (one.used, one.at, one.accepted_at, one.age) == (True, NOW - 32 * HOUR, NOW - 32 * HOUR, 32 * HOUR)
-    assert one.in_words == "the newest record is 32 hours old (2026-11-20 04:00:00 UTC)"
+    assert (item.used, item.at, item.accepted_at, item.age) == (True, NOW - 32 * HOUR, NOW - 32 * HOUR, 32 * HOUR)
+    assert item.in_words == "the newest record is 32 hours old (2026-11-20 04:00:00 UTC)"
 
 
 def test_a_record_that_is_stamped_ahead_counts_from_its_landing(settings: Settings) -> None:
@@ -126,19 +126,19 @@ def test_files_without_statistics_are_read(settings: Settings, monkeypatch: pyte
 
 def test_records_that_tell_no_time_have_landed_all_the_same(settings: Settings) -> None:
     store(settings, BRONZE, {"cluster": "default", "_ingested_at": NOW - 90 * MINUTE, "timestamp": NOW + HOUR})
-    one = of(settings, now=NOW - 2 * HOUR)
-    assert (one.used, one.at) == (True, None)
-    assert one.in_words == "no record tells a time before 2026-11-21 10:00:00 UTC"
+    item = of(settings, now=NOW - 2 * HOUR)
+    assert (item.used, item.at) == (True, None)
+    assert item.in_words == "no record tells a time before 2026-11-21 10:00:00 UTC"
     assert (of(settings).at, of(settings).ahead) == (NOW - 90 * MINUTE, HOUR)
 
 
 @pytest.mark.parametrize("feed", LANDING_DIRECTORIES)
 def test_a_feed_that_was_never_used_says_how_it_is_set_up(feed: str, settings: Settings) -> None:
-    one = of(settings, feed)
-    assert not one.used
-    assert one.in_words.startswith("not set up: put files of ")
-    assert str(settings.landing_of(feed)) in one.in_words
-    assert ("kafka" in one.in_words) == (feed in newest.OF_TOPICS)
+    item = of(settings, feed)
+    assert not item.used
+    assert item.in_words.startswith("not set up: put files of ")
+    assert str(settings.landing_of(feed)) in item.in_words
+    assert ("kafka" in item.in_words) == (feed in newest.OF_TOPICS)
     settings.landing_of(feed).mkdir(parents=True)
     assert not of(settings, feed).used
     directory = settings.landing_of(feed) / "orders-0"
@@ -342,5 +342,5 @@ def test_what_is_held_or_refused_is_told(settings: Settings) -> None:
 
 def test_a_warehouse_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     settings = load(warehouse=str(tmp_path / "none"), landing=str(tmp_path / "landing"))
-    assert {one.used for one in newest.of_feeds(Warehouse(settings))} == {False}
+    assert {feed.used for feed in newest.of_feeds(Warehouse(settings))} == {False}
     assert not (tmp_path / "none").exists()

@@ -63,9 +63,9 @@ WAITS_AND_ENDS = [
 @pytest.mark.parametrize(
     ("wait", "code", "said", "number"),
     [
-        *((*one, signal.SIGTERM) for one in WAITS_AND_ENDS),
+        *((*item, signal.SIGTERM) for item in WAITS_AND_ENDS),
         (*WAITS_AND_ENDS[0], signal.SIGINT),
-        *(pytest.param(*one, signal.SIGINT, marks=pytest.mark.thorough) for one in WAITS_AND_ENDS[1:]),
+        *(pytest.param(*item, signal.SIGINT, marks=pytest.mark.thorough) for item in WAITS_AND_ENDS[1:]),
     ],
 )
 def test_a_signal_ends_it(number: signal.Signals, wait: str, code: int, said: list[str]) -> None:

@@ -60,16 +60,16 @@ def test_rows_of_a_run_that_was_killed_are_a_trace_of_its_own(warehouse: Warehou
         quality.report(warehouse)
         trace.done = [ran("run-2")]
     found = collector.spans(server)
-    roots = {one.attributes["afterlog.run_id"]: one for one in found if not one.parent_id}
-    assert {run_id: one.attributes["afterlog.outcome"] for run_id, one in roots.items()} == {
+    roots = {item.attributes["afterlog.run_id"]: item for item in found if not item.parent_id}
+    assert {run_id: item.attributes["afterlog.outcome"] for run_id, item in roots.items()} == {
         "run-1": "interrupted",
         "run-2": "read",
     }
-    for child in (one for one in found if one.parent_id):
+    for child in (item for item in found if item.parent_id):
         root = roots[child.attributes["afterlog.run_id"]]
         assert (child.parent_id, child.trace_id, child.name) == (root.span_id, root.trace_id, TABLE)
         assert root.start <= child.start <= child.end <= root.end
-    assert [one.message for one in found if one.is_error] == ["3 of 9 rows failed"]
+    assert [item.message for item in found if item.is_error] == ["3 of 9 rows failed"]
 
 
 def test_cycles_that_did_something_have_a_trace_each(warehouse: Warehouse, server: Receiver) -> None:
@@ -91,15 +91,15 @@ def test_cycles_that_did_something_have_a_trace_each(warehouse: Warehouse, serve
             traces.cycle(cycle(result, message), done)
     assert traces.tell() == ()
     found = collector.spans(server)
-    assert len({one.trace_id for one in found}) == 3
-    roots = [one for one in found if not one.parent_id]
-    assert [(one.attributes["afterlog.outcome"], one.is_error) for one in roots] == [
+    assert len({item.trace_id for item in found}) == 3
+    roots = [item for item in found if not item.parent_id]
+    assert [(root.attributes["afterlog.outcome"], root.is_error) for root in roots] == [
         ("failed", True),
         ("read", False),
         ("broken", True),
     ]
     assert roots[0].message == "The disk is full."
-    assert [one.attributes["afterlog.run_id"] for one in found if one.parent_id] == ["4", "5"]
+    assert [item.attributes["afterlog.run_id"] for item in found if item.parent_id] == ["4", "5"]
     assert traces.tell() == ()
     assert len(collector.spans(server)) == len(found)
 
@@ -113,7 +113,7 @@ def test_traces_wait_for_a_collector_that_refuses_and_are_sent_as_they_were(
         traces.cycle(cycle("failed", f"failure {number}"), [])
     assert len(traces.tell()) == 1
     before = collector.spans(server)
-    assert [one.message for one in before] == [f"failure {number + 3}" for number in range(MOST_WAITING)]
+    assert [item.message for item in before] == [f"failure {number + 3}" for number in range(MOST_WAITING)]
     assert len(traces.tell()) == 1
     assert traces.tell() == ()
     assert collector.spans(server) == before * 3
@@ -129,7 +129,7 @@ def test_a_trace_that_its_parent_does_not_sample_is_not_sent(
     monkeypatch.setenv("TRACEPARENT", "nonsense")
     with traced("afterlog run", {}, say):
         pass
-    assert [one.parent_id for one in collector.spans(server)] == [""]
+    assert [span.parent_id for span in collector.spans(server)] == [""]
 
 
 def test_hostile_names_arrive(warehouse: Warehouse, server: Receiver) -> None:

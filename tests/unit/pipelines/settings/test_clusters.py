@@ -60,7 +60,7 @@ def secrets(found: Settings) -> set[str]:
     """All secrets in the settings of a cluster."""
     kafka = found.kafka
     held = [kafka.password, kafka.key_password, *kafka.options.values()]
-    return {one.get_secret_value() for one in held if isinstance(one, SecretStr)}
+    return {item.get_secret_value() for item in held if isinstance(item, SecretStr)}
 
 
 def test_a_cluster_takes_from_the_shared_sections_what_it_does_not_give(file: Path) -> None:
@@ -69,8 +69,8 @@ def test_a_cluster_takes_from_the_shared_sections_what_it_does_not_give(file: Pa
     assert (eu.kafka.username, secrets(eu)) == ("shared", {"shared-secret", "1000", "Shared"})
     assert (us.kafka.username, us.kafka.password_file, secrets(us)) == ("own", "/run/us", {"1000"})
     assert (eu.kafka.security_protocol, us.kafka.security_protocol) == ("SASL_SSL", "SASL_SSL")
-    assert [one.dlq.subscribe_pattern for one in (eu, us)] == [r"dlq\..*", "dead.*"]
-    assert [one.dlq.max_records_per_batch for one in (eu, us)] == [7, 7]
+    assert [item.dlq.subscribe_pattern for item in (eu, us)] == [r"dlq\..*", "dead.*"]
+    assert [item.dlq.max_records_per_batch for item in (eu, us)] == [7, 7]
     assert Path(eu.landing).parts[-2:] == ("landing", "eu")
     assert Path(us.landing).name == "elsewhere"
     assert (eu.reports() / "clusters" / "us-1") == us.reports()
@@ -80,10 +80,10 @@ def test_what_works_on_all_rows_has_the_shared_settings(file: Path) -> None:
     found = load(engine="spark")
     assert (found.cluster, found.names, found.sole_cluster) == ("eu", ("eu", "us-1"), None)
     assert found.dlq.subscribe_pattern == r"dlq\..*"
-    assert [one.engine for one in found.model_copy(update={"engine": "auto"}).of_clusters()] == ["auto"] * 2
+    assert [stage_run.engine for stage_run in found.model_copy(update={"engine": "auto"}).of_clusters()] == ["auto"] * 2
     away = found.without_topics({"us-1"})
-    assert [one.topics_of("dlq") is None for one in away.of_clusters()] == [False, True]
-    assert [one.topics_of("dlq") is None for one in found.of_clusters()] == [False, False]
+    assert [cluster.topics_of("dlq") is None for cluster in away.of_clusters()] == [False, True]
+    assert [cluster.topics_of("dlq") is None for cluster in found.of_clusters()] == [False, False]
 
 
 def test_one_of_them_is_chosen_by_its_name(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,13 +245,13 @@ def test_no_secret_of_a_cluster_goes_to_another(chosen: list[str], given_: list[
 
     entries = [{"name": name, "kafka": own(number)} for number, name in enumerate(chosen)]
     found = load(cluster=entries, kafka=own(5)).of_clusters()
-    assert [one.cluster for one in found] == chosen
-    for number, one in enumerate(found):
-        assert {secret.partition(":")[0] for secret in secrets(one)} <= {str(number), "5"}
+    assert [item.cluster for item in found] == chosen
+    for number, item in enumerate(found):
+        assert {secret.partition(":")[0] for secret in secrets(item)} <= {str(number), "5"}
         login = {"username", "password", "password_file"}
         gave = given_[number]
         has_login = login & gave.keys() or any(name.startswith("sasl.") for name in gave.get("options", {}))
-        told = {text.partition(":")[0] for text in (one.kafka.username,) if text}
-        told |= {one.kafka.password.get_secret_value().partition(":")[0]} if one.kafka.password else set()
+        told = {text.partition(":")[0] for text in (item.kafka.username,) if text}
+        told |= {item.kafka.password.get_secret_value().partition(":")[0]} if item.kafka.password else set()
         assert told <= ({str(number)} if has_login else {"5"})
-        assert Path(one.landing).is_relative_to(load().landing)
+        assert Path(item.landing).is_relative_to(load().landing)

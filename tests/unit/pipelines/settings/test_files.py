@@ -26,11 +26,11 @@ def _decodes(settings: Settings) -> None:
 
 NAMED: dict[str, tuple[Callable[[str], dict[str, Any]], Callable[[Settings], object]]] = {
     "rules of replays": (lambda file: {"replay": {"rules": file}}, rules.of),
-    "password_file": (lambda file: {"kafka": SASL | {"password_file": file}}, lambda one: properties(one.kafka)),
-    "ca_file": (lambda file: {"kafka": SSL | {"ca_file": file}}, lambda one: properties(one.kafka)),
+    "password_file": (lambda file: {"kafka": SASL | {"password_file": file}}, lambda item: properties(item.kafka)),
+    "ca_file": (lambda file: {"kafka": SSL | {"ca_file": file}}, lambda item: properties(item.kafka)),
     "certificate_file": (
         lambda file: {"kafka": SSL | {"certificate_file": file, "key_file": file}},
-        lambda one: properties(one.kafka),
+        lambda item: properties(item.kafka),
     ),
     "Avro schema": (lambda file: {"schemas": [{"topic": "*", "file": f"{file}.avsc"}]}, _decodes),
     "Protobuf schema": (lambda file: {"schemas": [{"topic": "*", "file": file, "message": "M"}]}, _decodes),
@@ -64,8 +64,8 @@ def test_a_settings_file_that_is_a_directory_is_one_sentence(tmp_path: Path, mon
 def test_a_file_of_aws_that_a_variable_names_must_be_there(
     variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for one in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        monkeypatch.setenv(one, os.devnull)
+    for item in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(item, os.devnull)
     monkeypatch.setenv(variable, str(tmp_path / "none"))
     with pytest.raises(UsageError, match=f"{variable} cannot be read: .*none: No such file"):
         s3.connection()

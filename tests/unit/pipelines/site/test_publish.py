@@ -45,8 +45,8 @@ def publishing(settings: Settings, site: Path, place: object) -> Settings:
 
 
 def held(directory: Path) -> dict[str, str]:
-    files = [one for one in directory.rglob("*") if one.is_file() and one.name not in (MANIFEST, CLUSTER)]
-    return {one.relative_to(directory).as_posix(): one.read_text() for one in files}
+    files = [named for named in directory.rglob("*") if named.is_file() and named.name not in (MANIFEST, CLUSTER)]
+    return {file.relative_to(directory).as_posix(): file.read_text() for file in files}
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
@@ -172,7 +172,7 @@ def test_a_reader_meets_no_missing_or_half_page_while_pages_are_published(
             while not ended.is_set():
                 number, front = load("index.html")
                 read.append(number)
-                wrong.extend((one, number) for one in re.findall('href="([^"]+)"', front) if load(one)[0] < number)
+                wrong.extend((item, number) for item in re.findall('href="([^"]+)"', front) if load(item)[0] < number)
         except (OSError, ValueError) as error:
             wrong.append(error)
 

@@ -172,8 +172,8 @@ def test_what_is_not_green_stands_before_all_others_and_each_table_once() -> Non
     said = text_of(made)
     order = ["3 tables that need a look", "gold.blocked", "silver.late", "silver.refused", "All others"]
     order += ["bronze.green", "gold.new"]
-    assert [said.index(one) for one in order] == sorted(said.index(one) for one in order)
-    assert all(made.count(f'id="{one.name}"') == 1 for one in tables)
+    assert [said.index(item) for item in order] == sorted(said.index(item) for item in order)
+    assert all(made.count(f'id="{table.name}"') == 1 for table in tables)
     assert "All tables are well" in text_of(page(table()))
 
 
@@ -275,18 +275,18 @@ def test_the_page_is_made_from_the_tables(spark: SparkSession, empty_warehouse: 
     report = gather(Warehouse(settings))
     by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
 
-    assert [(one.runs, one.gate, one.quarantine) for one in gather(Warehouse(by_uri, spark)).tables] == [
-        (one.runs, one.gate, one.quarantine) for one in report.tables
+    assert [(table.runs, table.gate, table.quarantine) for table in gather(Warehouse(by_uri, spark)).tables] == [
+        (table.runs, table.gate, table.quarantine) for table in report.tables
     ]
-    assert [one.name for one in report.tables] == [stage.table for stage in CATALOG]
+    assert [table.name for table in report.tables] == [stage.table for stage in CATALOG]
     bronze, found, gold = report.tables[:3]
-    assert [(one.run_id, one.status, one.started_at) for one in found.runs] == [
+    assert [(stage_run.run_id, stage_run.status, stage_run.started_at) for stage_run in found.runs] == [
         ("run-1", "passed", AT - timedelta(hours=1)),
         ("run-2", "broken", AT),
     ]
     assert (found.runs[0].read, found.runs[0].accepted, found.runs[0].quarantined) == (9, 7, 2)
-    assert [one.written for one in found.runs] == [7, 0]
-    assert [(one.code, one.failing, one.success) for one in found.gate] == [
+    assert [stage_run.written for stage_run in found.runs] == [7, 0]
+    assert [(item.code, item.failing, item.success) for item in found.gate] == [
         ("dlq_offset.at_least_0", 20, False),
         ("error.readable", 0, True),
     ]
@@ -332,7 +332,7 @@ def test_what_a_summarised_table_read_and_what_was_written_to_it_are_two_numbers
 
 
 def test_runs_of_an_earlier_version_did_not_say_what_they_wrote(spark: SparkSession, settings: Settings) -> None:
-    earlier = replace(STAGE_RUNS, columns=tuple(one for one in STAGE_RUNS.columns if one.name != "written"))
+    earlier = replace(STAGE_RUNS, columns=tuple(column for column in STAGE_RUNS.columns if column.name != "written"))
     Warehouse(settings, spark).ensure_all([earlier])
     noted = {"run_id": "run-1", "cluster": "default", "table": "gold.dlq_summary", "status": "passed", "read": 9}
     noted |= {"accepted": 9, "quarantined": 0, "duplicates": 0, "skipped": 0, "seconds": 1.0}
@@ -341,8 +341,8 @@ def test_runs_of_an_earlier_version_did_not_say_what_they_wrote(spark: SparkSess
     Warehouse(settings, spark).ensure_all(contracts())
 
     def written() -> list[int | None]:
-        (gold,) = [one for one in gather(Warehouse(settings)).tables if one.name == "gold.dlq_summary"]
-        return [one.written for one in gold.runs]
+        (gold,) = [table for table in gather(Warehouse(settings)).tables if table.name == "gold.dlq_summary"]
+        return [stage_run.written for stage_run in gold.runs]
 
     assert written() == [None]
     later = AT + timedelta(hours=1)

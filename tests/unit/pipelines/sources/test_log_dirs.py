@@ -102,7 +102,7 @@ def test_packed_segments_are_read(tmp_path: Path, suffix: str) -> None:
     (tmp_path / source).write_bytes(pack(whole)[:-20])
     *sound, (_, _, error) = found(tmp_path, source)
     assert error == DAMAGED_PACK
-    assert {one for _, _, one in sound} <= {None, TORN_BATCH}
+    assert {item for _, _, item in sound} <= {None, TORN_BATCH}
 
     (tmp_path / source).write_bytes(b"neither")
     assert found(tmp_path, source) == [(None, None, DAMAGED_PACK)]

@@ -98,12 +98,12 @@ def test_both_engines_tell_the_same_outcomes(spark: SparkSession, tmp_path: Path
         columns += [name for name in (*contract.row, *contract.grain, contract.lossy) if name and name not in columns]
     others = {"existing_rows": existing, "quarantined": quarantined}
     text = decided(contract, True, columns, quarantined is not None)
-    in_spark: dict[str, Any] = {name: spark.createDataFrame(one) for name, one in others.items() if one is not None}
+    in_spark: dict[str, Any] = {name: spark.createDataFrame(item) for name, item in others.items() if item is not None}
     of_spark = spark.sql(text, rows=spark.createDataFrame(rows), **in_spark).toArrow()
     with sessions.connected(str(tmp_path)) as connection:
-        for name, one in {"rows_given": rows, **others}.items():
-            if one is not None:
-                connection.register(name, without_zones(one))
+        for name, item in {"rows_given": rows, **others}.items():
+            if item is not None:
+                connection.register(name, without_zones(item))
         names = {name: name for name in others}
         of_duckdb = connection.sql(translated(text.format(rows="rows_given", **names))).to_arrow_table()
     assert in_order(of_duckdb) == in_order(of_spark)

@@ -118,7 +118,9 @@ class World:
             away = {at for id_, at in self.leaderless if id_ == topic_id}
             if away and topic_id not in topic_progress.followed:
                 continue
-            logs += [Log(name, topic_id, at, one.start, one.end) for at, one in enumerate(partitions) if at not in away]
+            logs += [
+                Log(name, topic_id, at, item.start, item.end) for at, item in enumerate(partitions) if at not in away
+            ]
         return TopicSnapshot(tuple(logs), {name: topic_id for name, (topic_id, _) in shown.items()})
 
     # What the table does
@@ -214,8 +216,8 @@ def places_of(world: World) -> set[Place]:
     return {
         (topic_id, at, offset)
         for topic_id, partitions in world.topics.values()
-        for at, one in enumerate(partitions)
-        for offset in range(one.start, one.end)
+        for at, item in enumerate(partitions)
+        for offset in range(item.start, item.end)
     }
 
 
@@ -254,10 +256,10 @@ def test_every_record_lands_once_and_every_gap_is_recorded_once(world: World, se
         assert not rows & set(gone), seed
         assert set(gone) <= world.written.keys(), seed
         for topic_id, partitions in world.topics.values():
-            for at, one in enumerate(partitions):
+            for at, item in enumerate(partitions):
                 known = {offset for id_, number, offset in rows | set(gone) if (id_, number) == (topic_id, at)}
                 if known:  # from the first known offset to the end nothing is missing
-                    assert known >= set(range(min(known), one.end)), (seed, topic_id, at)
+                    assert known >= set(range(min(known), item.end)), (seed, topic_id, at)
         for (topic_id, at), end in world.seen.items():
             name = topic_id.partition("#")[0]
             if name in world.topics and world.topics[name][0] != topic_id:  # nothing of what was seen is missing

@@ -144,8 +144,8 @@ def test_a_verdict_with_places_says_them_once() -> None:
     )
     assert "64 lines cannot be read." in verdict.sentence()
     where = {
-        (None, one.code): lambda failing: ("a.json 34 rows, line 3 ...", f"{failing - 34} more")
-        for one in verdict.outcomes
+        (None, outcome.code): lambda failing: ("a.json 34 rows, line 3 ...", f"{failing - 34} more")
+        for outcome in verdict.outcomes
     }
     said = verdict.located({}, where).sentence()
     assert "64 lines cannot be read (a.json 34 rows, line 3 ...; 30 more).\n" in said

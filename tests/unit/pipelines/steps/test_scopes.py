@@ -128,7 +128,7 @@ def test_counts_by_scope_are_those_of_the_expectations_and_shares_of_the_rows_in
     counted = count(SparkRows(judged), OF_TOPICS)
 
     known = {
-        name: {code: (one.failing, one.examined) for code, one in scope.tallies.items()}
+        name: {code: (item.failing, item.examined) for code, item in scope.tallies.items()}
         for name, scope in counted.scopes.items()
     }
     assert known == {
@@ -139,8 +139,8 @@ def test_counts_by_scope_are_those_of_the_expectations_and_shares_of_the_rows_in
     }
     assert counted.others == {"file:h": 1}
     verdict = gate(rows, OF_TOPICS, run_id="r", store=None)
-    assert {one.code: one.candidates for one in verdict.outcomes} == counted.examined_rows
-    assert {one.code: one.failing for one in verdict.outcomes} == {
+    assert {outcome.code: outcome.candidates for outcome in verdict.outcomes} == counted.examined_rows
+    assert {outcome.code: outcome.failing for outcome in verdict.outcomes} == {
         "number.not_null": 2,
         "number.at_least_0": 1,
         "row.no_violations": 2,
@@ -168,10 +168,10 @@ def unreadable_files(spark: SparkSession, *lines: Line, scope: str | None) -> se
         grain=("topic",),
         scope=scope,
     )
-    rows = spark.createDataFrame([(one[0], str(at), *one[1:]) for at, one in enumerate(lines)], OF_LINES).coalesce(1)
+    rows = spark.createDataFrame([(item[0], str(at), *item[1:]) for at, item in enumerate(lines)], OF_LINES).coalesce(1)
     counted = count(SparkRows(judged_by(contract, marked(contract, rows))), contract)
     assert counted.batch(contract).keys() == {name for name in counted.scopes if scope or name == WHOLE}
-    return {name for name, one in counted.scopes.items() if one.is_unreadable}
+    return {name for name, item in counted.scopes.items() if item.is_unreadable}
 
 
 def test_a_file_is_unreadable_if_no_line_of_it_can_be_read(spark: SparkSession) -> None:

@@ -104,7 +104,7 @@ def test_equal_groups_of_different_types_are_in_one_part(
     columns = (SimpleNamespace(name="group", type=kind),)
     monkeypatch.setattr(summarise, "contract_of", lambda table: SimpleNamespace(columns=columns))
     with sessions.connected(str(tmp_path)) as connection:
-        connection.register("given", arrow.table({f"a{place}": [one] for place, one in enumerate(values)}))
+        connection.register("given", arrow.table({f"a{place}": [item] for place, item in enumerate(values)}))
         engine, found = DuckEngine(NOTHING, NOTHING, connection), []
         for part in range(97):
             engine.groups(PART, [part])

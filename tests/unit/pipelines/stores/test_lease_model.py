@@ -154,7 +154,7 @@ class Exploration:
 
     def committed(self, world: World, number: int, token: str) -> World:
         """Let a commit arrive; of a writer whose lease was taken over, only the one that was on its way may."""
-        epoch = next(one.state.epoch for one in reversed(world.answers[number]) if isinstance(one, Seen))
+        epoch = next(answer.state.epoch for answer in reversed(world.answers[number]) if isinstance(answer, Seen))
         if any(epoch == other and token != by for other, by in world.committed):
             raise Broken("two writers committed under one epoch")
         stale = list(world.stale)

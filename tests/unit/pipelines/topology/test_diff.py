@@ -165,7 +165,7 @@ def test_whole_global_stores_and_sub_topologies_in_order() -> None:
         GlobalStore(Node("s", 1, ("t",), None, (), ("p",)), Node("p", 2, (), None, ("x",))),
     )
     ids = ("10", "9", "x", "9")
-    parts = tuple(Subtopology(one) for one in ids)
+    parts = tuple(Subtopology(item) for item in ids)
     found = diff(Topology(), Topology(parts, stores))
     store = "+   Source: s\n+     source topic: t\n+     --> p\n+   Processor: p\n+     store: x\n"
     assert found.as_text() == (
@@ -187,7 +187,7 @@ def test_a_repeated_node_is_found_in_its_own_sub_topology_first() -> None:
     a = Topology((Subtopology("0", (Node("n", 1),)), Subtopology("1", (Node("n", 2), Node("n", 3)))))
     b = Topology((Subtopology("0"), Subtopology("1", (Node("n", 8), Node("n", 9)))))
     found = diff(a, b)
-    assert [(one.before, one.after) for one in found.nodes_changed] == [
+    assert [(item.before, item.after) for item in found.nodes_changed] == [
         (PlacedNode(Place("1"), Node("n", 2)), PlacedNode(Place("1"), Node("n", 8))),
         (PlacedNode(Place("1"), Node("n", 3)), PlacedNode(Place("1"), Node("n", 9))),
     ]
@@ -238,7 +238,7 @@ def test_what_is_said_of_edges_stores_and_topics_holds(a: Topology, b: Topology)
         (found.topics_added, found.topics_removed, lambda node: node.topics),
         (found.edges_added, found.edges_removed, lambda node: [(node.name, to) for to in node.successors]),
     ):
-        before, after = ({use for node in one.nodes for use in uses(node)} for one in (a, b))
+        before, after = ({use for node in item.nodes for use in uses(node)} for item in (a, b))
         assert (set(new), set(gone)) == (after - before, before - after)
         assert list(new) == sorted(new)
 

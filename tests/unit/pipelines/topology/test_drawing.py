@@ -70,7 +70,7 @@ def test_text(topology: Topology, expected: str) -> None:
 def test_what_a_terminal_would_obey_is_written_out(name: str, shown: str) -> None:
     assert visible(name) == shown
     drawings = (text(hostile(name)), mermaid(hostile(name)), svg(hostile(name), name))
-    assert all(one.isprintable() for drawing in drawings for one in drawing.replace("\n", ""))
+    assert all(item.isprintable() for drawing in drawings for item in drawing.replace("\n", ""))
 
 
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
@@ -289,7 +289,7 @@ def test_hostile_names_are_only_text_in_pictures(name: str) -> None:
 
 def test_picture_of_a_real_topology() -> None:
     root = ElementTree.fromstring(svg(captured("orders-app"), "orders-app, revision 3"))
-    assert [one.text for one in root.findall(f"{SVG}text")] == ["orders-app, revision 3"]
+    assert [item.text for item in root.findall(f"{SVG}text")] == ["orders-app, revision 3"]
     shown = [element.text for group in root.findall(f"{SVG}g") for element in group.findall(f"{SVG}text")]
     for expected in ("Sub-topology: 0", "Sub-topology: 2", "Sub-topology: 3", "Global store", "by-currency", "orders"):
         assert expected in shown
@@ -313,10 +313,10 @@ def sizes(chart: Chart) -> list[tuple[float, float]]:
 
 def check(placed: Placed, given_sizes: list[tuple[float, float]]) -> None:
     """Check that shapes keep their size, stay apart and within their frame, and that links connect their shapes."""
-    assert [(one.width, one.height) for one in placed.boxes] == given_sizes
-    for one, other in combinations(placed.boxes, 2):
-        aside = one.x + one.width <= other.x or other.x + other.width <= one.x
-        assert aside or one.y + one.height <= other.y or other.y + other.height <= one.y
+    assert [(boxe.width, boxe.height) for boxe in placed.boxes] == given_sizes
+    for item, other in combinations(placed.boxes, 2):
+        aside = item.x + item.width <= other.x or other.x + other.width <= item.x
+        assert aside or item.y + item.height <= other.y or other.y + other.height <= item.y
     for frame, around in zip(placed.chart.frames, placed.frames, strict=True):
         for box in (placed.boxes[place] for place in frame.shapes):
             assert around.x <= box.x < box.x + box.width <= around.x + around.width
@@ -353,7 +353,7 @@ def test_what_flows_places_every_shape(topology: Topology) -> None:
 def wide(width: int) -> Topology:
     sinks = tuple(Node(f"sink-{place}", 3, (), "out") for place in range(width))
     return Topology(
-        (Subtopology("0", (Node("source", 1, ("in",), None, (), tuple(one.name for one in sinks)), *sinks)),)
+        (Subtopology("0", (Node("source", 1, ("in",), None, (), tuple(sink.name for sink in sinks)), *sinks)),)
     )
 
 
@@ -433,7 +433,7 @@ def test_boxes_of_topics_lead_to_addresses_and_one_can_be_marked() -> None:
     root = ElementTree.fromstring(picture)
     (link,) = root.iter(f"{SVG}a")
     assert link.get("href") == 'a"<&orders'
-    assert [one.get("class") for one in root.iter(f"{SVG}g") if "marked" in (one.get("class") or "")] == [
+    assert [item.get("class") for item in root.iter(f"{SVG}g") if "marked" in (item.get("class") or "")] == [
         "topic marked"
     ]
     assert root.get("role") == "group"

@@ -168,7 +168,7 @@ def test_what_is_no_description_is_refused_in_one_sentence(text: str) -> None:
 @given(st.lists(nodes, max_size=8))
 def test_predecessors_are_the_inverse_of_successors(part: list[Node]) -> None:
     before = predecessors(part)
-    assert {(one, name) for name, ones in before.items() for one in ones} == {
+    assert {(item, name) for name, ones in before.items() for item in ones} == {
         (node.name, successor) for node in part for successor in node.successors
     }
     assert all(ones == tuple(sorted(set(ones))) for ones in before.values())
@@ -197,9 +197,10 @@ def bag(topology: Topology) -> Any:
         return (node.name, node.node_type, node.sink_topic, *sets)
 
     parts = Counter(
-        (one.subtopology_id, frozenset(Counter(map(content, one.nodes)).items())) for one in topology.subtopologies
+        (subtopology.subtopology_id, frozenset(Counter(map(content, subtopology.nodes)).items()))
+        for subtopology in topology.subtopologies
     )
-    return parts, Counter((content(one.source), content(one.processor)) for one in topology.global_stores)
+    return parts, Counter((content(store.source), content(store.processor)) for store in topology.global_stores)
 
 
 @given(st.data(), tiny_topologies)
@@ -244,12 +245,12 @@ def test_canonical_order_and_repeated_nodes() -> None:
 
 
 def test_no_sink_topic_is_not_an_empty_one() -> None:
-    one, other = Node("n", 3, (), None), Node("n", 3, (), "")
+    item, other = Node("n", 3, (), None), Node("n", 3, (), "")
     assert (
-        Topology((Subtopology("0", (one, other)),)).canonical()
-        == Topology((Subtopology("0", (other, one)),)).canonical()
+        Topology((Subtopology("0", (item, other)),)).canonical()
+        == Topology((Subtopology("0", (other, item)),)).canonical()
     )
-    assert Topology((Subtopology("0", (one,)),)).canonical() != Topology((Subtopology("0", (other,)),)).canonical()
+    assert Topology((Subtopology("0", (item,)),)).canonical() != Topology((Subtopology("0", (other,)),)).canonical()
 
 
 @pytest.mark.parametrize("topology", [chain(10_000), ring(10_000)], ids=["chain", "ring"])

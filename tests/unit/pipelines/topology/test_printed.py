@@ -54,7 +54,7 @@ def printed_by_the_tool(topologies: list[Topology], directory: Path) -> list[str
     (directory / "ivy.xml").write_text(IVY)
     jars.fetch(directory / "jars", directory / "ivy.xml")
     class_path = f"{jars.class_path('broker')}{os.pathsep}{directory / 'jars' / 'broker' / '*'}"
-    wires = json.dumps([one.wire() for one in topologies])
+    wires = json.dumps([topology.wire() for topology in topologies])
     if not (java.java_home() / "bin" / "javac").exists():
         raise EnvironmentLacking("This Java compiles nothing.")
     executable = os.fspath(java.java_home() / "bin" / "java")
@@ -74,8 +74,8 @@ def test_random_topologies_are_printed_as_the_tool_printed_them() -> None:
     with gzip.open(PRINTED / "random.jsonl.gz", "rt", encoding="utf-8") as lines:
         kept: list[dict[str, Any]] = [json.loads(line) for line in lines]
     assert len(kept) == 200
-    for one in kept:
-        assert text(Topology.parsed(json.dumps(one["description"]))) == one["text"]
+    for row in kept:
+        assert text(Topology.parsed(json.dumps(row["description"]))) == row["text"]
 
 
 @pytest.mark.thorough

@@ -13,7 +13,7 @@ from pipelines.warehouse.delta_log import actions_of
 
 @given(st.lists(st.dictionaries(st.text(), st.text()), max_size=4), st.booleans())
 def test_each_line_is_an_action(actions: list[dict[str, str]], ends: bool) -> None:
-    text = "\n".join(json.dumps(one, ensure_ascii=False) for one in actions) + "\n" * (ends and bool(actions))
+    text = "\n".join(json.dumps(action, ensure_ascii=False) for action in actions) + "\n" * (ends and bool(actions))
     assert actions_of(text) == actions
 
 

@@ -92,11 +92,11 @@ def test_what_spark_wrote_and_replaced_is_seen(spark: SparkSession, settings: Se
     builder.property("delta.checkpointInterval", "3").execute()
     groups = ["orders", "o'brien", "two\nlines"]
     Warehouse(settings, spark).replace_groups(
-        TABLE, spark.createDataFrame([row(one, 1) for one in groups], schema), None
+        TABLE, spark.createDataFrame([row(group, 1) for group in groups], schema), None
     )
     for revision in range(2, 5):
-        one = spark.createDataFrame([row("orders", revision)], schema)
-        Warehouse(settings, spark).replace_groups(TABLE, one, Groups("group_id", ("orders",)))
+        item = spark.createDataFrame([row("orders", revision)], schema)
+        Warehouse(settings, spark).replace_groups(TABLE, item, Groups("group_id", ("orders",)))
     log = Path(Warehouse(settings).location(TABLE)) / "_delta_log"
     assert list(log.glob("*.checkpoint*.parquet"))
 
@@ -135,11 +135,11 @@ def test_spark_finds_the_same_rows_whatever_is_asked(spark: SparkSession, settin
     asked: list[dict[str, str | int]] = [{"letter": letter} for letter in ("a", "A", "", "\udcff", "x\ud800")]
     asked += [{"number": number} for number in (2, 3, 2**63 - 1, 2**63, -(2**63) - 1, 2**70)]
     for equal in asked:
-        here, there = (jvmless.rows(Warehouse(one, spark), TABLE, equal) for one in (settings, by_uri))
+        here, there = (jvmless.rows(Warehouse(item, spark), TABLE, equal) for item in (settings, by_uri))
         assert there == here, equal
         here, there = (
-            jvmless.query(Warehouse(one, spark), TABLE, "SELECT count(*) AS found FROM rows", equal)
-            for one in (settings, by_uri)
+            jvmless.query(Warehouse(item, spark), TABLE, "SELECT count(*) AS found FROM rows", equal)
+            for item in (settings, by_uri)
         )
         assert (there or [{"found": 0}]) == (here or [{"found": 0}]), equal
 
@@ -149,8 +149,8 @@ def test_a_time_that_an_older_table_lacks_is_unknown(spark: SparkSession, settin
     by_uri = load(warehouse=Path(settings.warehouse).as_uri(), landing=settings.landing)
 
     until = datetime(2026, 11, 21, tzinfo=UTC)
-    for one in (settings, by_uri):
-        assert jvmless.greatest(Warehouse(one, spark), TABLE, "at", until) is None
+    for item in (settings, by_uri):
+        assert jvmless.greatest(Warehouse(item, spark), TABLE, "at", until) is None
 
 
 def test_spark_tells_the_same_times(spark: SparkSession, settings: Settings) -> None:
@@ -166,11 +166,11 @@ def test_spark_tells_the_same_times(spark: SparkSession, settings: Settings) -> 
     by_uri = ours.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
 
     for until in (start - timedelta(1), start + timedelta(seconds=100), start + timedelta(1)):
-        told = [jvmless.greatest(Warehouse(one, spark), TABLE, "at", until) for one in (ours, by_uri)]
+        told = [jvmless.greatest(Warehouse(item, spark), TABLE, "at", until) for item in (ours, by_uri)]
         assert told == [max((at for at in moments if at <= until), default=None)] * 2
         minutes = [
-            jvmless.minutes(Warehouse(one, spark), TABLE, "at", start + timedelta(seconds=30), until)
-            for one in (ours, by_uri)
+            jvmless.minutes(Warehouse(item, spark), TABLE, "at", start + timedelta(seconds=30), until)
+            for item in (ours, by_uri)
         ]
         assert minutes[0] == minutes[1]
     assert minutes[0] == [start + timedelta(minutes=place) for place in range(6)]

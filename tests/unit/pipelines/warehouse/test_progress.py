@@ -47,15 +47,15 @@ def test_progress_is_read_as_it_was_written(settings: Settings) -> None:
 
 def test_files_of_each_landing_directory_are_remembered() -> None:
     first, second = Path("/first/dlq"), Path("/second/dlq")
-    one, other, later = (LandedFile(name, 1, 2) for name in ("a", "b", "c"))
-    known = Progress().with_files(first, {"a": one}).with_files(second, {"a": other}).with_files(first, {"c": later})
-    assert known.files_in(first) == {"a": one, "c": later}
+    item, other, later = (LandedFile(name, 1, 2) for name in ("a", "b", "c"))
+    known = Progress().with_files(first, {"a": item}).with_files(second, {"a": other}).with_files(first, {"c": later})
+    assert known.files_in(first) == {"a": item, "c": later}
     assert known.files_in(second) == {"a": other}
     assert known.files_in(Path("/third")) == {}
     for number in range(100):
-        known = known.with_files(Path(f"/{number}"), {"a": one})
+        known = known.with_files(Path(f"/{number}"), {"a": item})
     assert len(known.elsewhere) == MOST_DIRECTORIES
-    assert known.files_in(Path("/98")) == {"a": one}
+    assert known.files_in(Path("/98")) == {"a": item}
 
 
 def test_progress_without_topics_is_read_too(settings: Settings) -> None:

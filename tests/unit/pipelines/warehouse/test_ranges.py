@@ -63,7 +63,7 @@ def selected(among: list[Range]) -> list[tuple[str | None, int | None]]:
         (name, number)
         for rows in FILES
         for name, number in rows
-        if any(all(is_in({"name": name, "number": number}[column], one[column]) for column in one) for one in among)
+        if any(all(is_in({"name": name, "number": number}[column], item[column]) for column in item) for item in among)
     ]
 
 

@@ -15,12 +15,12 @@ from pipelines.warehouse.schemas import delta_type, schema_of
 
 CONTRACTS = [
     *(contract_of(f"{path.parent.name}.{path.stem}") for path in sorted((ROOT / "expectations").glob("*/[a-z]*.py"))),
-    *(one for one in vars(quality).values() if isinstance(one, Contract)),
+    *(item for item in vars(quality).values() if isinstance(item, Contract)),
 ]
 
 
 def test_a_schema_is_the_one_that_spark_makes_of_a_contract(spark: SparkSession) -> None:
-    assert {one.table.partition(".")[0] for one in CONTRACTS} == {"bronze", "silver", "gold", "quality"}
+    assert {item.table.partition(".")[0] for item in CONTRACTS} == {"bronze", "silver", "gold", "quality"}
     for contract in CONTRACTS:
         wanted = StructType()
         for column in contract.stored:

@@ -311,7 +311,7 @@ def test_both_engines_find_the_same_matches(spark: SparkSession, settings: Setti
     values = ", ".join(f"({literals.spark(text)})" for text in TEXTS)
     found = ", ".join(f"s RLIKE {literals.spark(pattern)} AS _{place}" for place, pattern in enumerate(ALIKE))
     text = f"SELECT s, {found} FROM (VALUES {values}) AS t(s)"
-    expected = [[row[0], *(str(one).lower() for one in row[1:])] for row in spark.sql(text).collect()]
+    expected = [[row[0], *(str(item).lower() for item in row[1:])] for row in spark.sql(text).collect()]
     assert [row[0] for row in expected] == list(TEXTS)
     assert list(answered(settings, text).texts()) == expected
 

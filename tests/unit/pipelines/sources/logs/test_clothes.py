@@ -74,28 +74,28 @@ OF_ONE_MOMENT = Logged(
 def test_events_are_read_back_equal(sent: list[Logged], layout: str, wrapper: str, most: int) -> None:
     printer, says_when = LAYOUTS[layout], WRAPPERS[wrapper][1]
     if not says_when:
-        sent = [Logged(**{**vars(one), "offset": ZONE.utcoffset(BEGIN)}) for one in sent]
+        sent = [Logged(**{**vars(record), "offset": ZONE.utcoffset(BEGIN)}) for record in sent]
     raw = "\n".join(dressed(sent, layout, wrapper, most)).encode() + b"\n"
     found = list(events.events(Text([raw[:70], raw[70:]])))
     assert len(found) == len(sent)
-    for one, event in zip(sent, found, strict=True):
+    for item, event in zip(sent, found, strict=True):
         said = layouts.parts(event.text)
         assert said is not None
-        assert (said.level, said.message) == (one.level, one.text)
-        assert said.logger == (one.logger.rpartition(".")[2] if printer.has_short_logger else one.logger)
-        assert said.thread == (one.thread if printer.has_thread else None)
-        at = one.at if printer.has_fraction else one.at.replace(microsecond=0)
+        assert (said.level, said.message) == (item.level, item.text)
+        assert said.logger == (item.logger.rpartition(".")[2] if printer.has_short_logger else item.logger)
+        assert said.thread == (item.thread if printer.has_thread else None)
+        at = item.at if printer.has_fraction else item.at.replace(microsecond=0)
         assert layouts.moment(said, event.stamp, ZONE) == (at - EPOCH) // timedelta(microseconds=1)
 
 
-@given(logged(), st.sampled_from([name for name, one in LAYOUTS.items() if one.pattern]))
+@given(logged(), st.sampled_from([name for name, item in LAYOUTS.items() if item.pattern]))
 def test_a_layout_of_the_settings_reads_what_log4j_prints_with_it(sent: list[Logged], layout: str) -> None:
     printer = LAYOUTS[layout]
     pattern = layouts.Pattern(printer.pattern)
     found = list(events.events(dressed(sent, layout, "none"), pattern))
     said = [layouts.parts(event.text, pattern) for event in found]
-    assert [one and (one.level, one.message, one.thread) for one in said] == [
-        (one.level, one.text, one.thread if printer.has_thread else None) for one in sent
+    assert [sentence and (sentence.level, sentence.message, sentence.thread) for sentence in said] == [
+        (record.level, record.text, record.thread if printer.has_thread else None) for record in sent
     ]
 
 
@@ -142,14 +142,14 @@ def _fuzz(lines: int, seed: int) -> None:
         ]
         raw = dressed(sent, chance.choice(sorted(LAYOUTS)), chance.choice(sorted(WRAPPERS)), chance.randint(20, 400))
         raw = [raw[0], *raw] if chance.random() < 0.1 else raw
-        data = b"\n".join(_mutated(one.encode(), chance) if chance.random() < 0.5 else one.encode() for one in raw)
+        data = b"\n".join(_mutated(text.encode(), chance) if chance.random() < 0.5 else text.encode() for text in raw)
         done += len(raw)
-        landed = [one for one in Text([data]) if one.startswith("{") or one.strip(" \t\r\x0b\x0c\ufeff")]
+        landed = [text for text in Text([data]) if text.startswith("{") or text.strip(" \t\r\x0b\x0c\ufeff")]
         known, every = events.sampled(landed)
-        read = Counter(part for one in events.joined(every, known) for part in one.raw.split("\n"))
+        read = Counter(part for item in events.joined(every, known) for part in item.raw.split("\n"))
         assert set(read) == set(landed)
-        told = Counter(part for one in events.events(landed) for part in one.raw.split("\n"))
-        blank = {one for one in landed if all(not part.text.strip() for part in wrappers.unwrapped(one, known.wanted))}
+        told = Counter(part for event in events.events(landed) for part in event.raw.split("\n"))
+        blank = {row for row in landed if all(not part.text.strip() for part in wrappers.unwrapped(row, known.wanted))}
         assert set(landed) - set(told) <= blank
         for reader in (request_log.rows, broker_log.rows):
             for row in reader(Text([data]), "UTC", None):

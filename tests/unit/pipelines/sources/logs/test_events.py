@@ -57,7 +57,7 @@ def test_json_over_several_lines_is_one_event() -> None:
     lines = ["{", '  "timeMillis" : 1795228866581,', '  "level" : "INFO",', '  "message" : "a\\nb"', "}"]
     found = list(events.events([*lines, *lines, "{", '  "cut"', A]))
     said = [layouts.parts(event.text) for event in found]
-    assert [one and one.message for one in said] == ["a\nb", "a\nb", None, "a"]
+    assert [sentence and sentence.message for sentence in said] == ["a\nb", "a\nb", None, "a"]
     assert [event.begins for event in found] == [True, True, False, True]
     assert "\n".join(event.raw for event in found).split("\n") == [*lines, *lines, "{", '  "cut"', A]
 
@@ -85,7 +85,7 @@ def kept(printed: list[tuple[str, str]]) -> Counter[str]:
 
 
 def of(*said: str, logger: str = "x") -> list[tuple[str, str]]:
-    return [(one, logger) for one in said]
+    return [(sentence, logger) for sentence in said]
 
 
 def test_an_event_that_repeats_the_one_before_it_is_one() -> None:
@@ -127,7 +127,7 @@ def test_once_gives_the_events_of_a_model(data: st.DataObject) -> None:
         printed.append(own)
     log: list[tuple[str, str]] = []
     while any(printed):
-        own = data.draw(st.sampled_from([one for one in printed if one]))
+        own = data.draw(st.sampled_from([item for item in printed if item]))
         log.append(own.pop(0))
     # Most pairs of a logger that prints twice stand side by side, and most events of one that prints once stand alone.
     for logger, is_twice in twice.items():
