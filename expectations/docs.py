@@ -41,6 +41,8 @@ def build_docs(store: Path, site: Path, keep_runs: int) -> Path:
     A result whose page exists is not rendered again, so that the work follows new results.
     Raises RuntimeError: Great Expectations could not render a page.
     """
+    from expectations import native  # noqa: F401  # Great Expectations must know the kinds that results name
+
     forget(store, keep_runs)
     context = memory_context()
     backend = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(site.absolute())}

@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import os
 import random
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +25,7 @@ from expectations.docs import build_docs
 from expectations.silver import dlq_records
 from expectations.suite import GateUnusable, gate, gate_facts
 from expectations.verdict import Scope, Tally, Verdict
+from pipelines.settings import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -372,6 +376,14 @@ def test_data_docs_keep_the_last_runs_of_each_table(tmp_path: Path) -> None:
     links = [f"validations/gold/{table}/{run}/" in index.read_text() for table, run in pages]
     assert all(links)
     assert index == site / "index.html"
+
+
+def test_data_docs_are_built_by_a_process_that_judged_nothing(tmp_path: Path) -> None:
+    gate_facts({"grain.duplicates": 1}, "gold.a", run_id="r", store=tmp_path / "gx")
+    gate_facts({"grain.duplicates": 1}, "gold.a", run_id="s", store=tmp_path / "gx")
+    built = "from pathlib import Path; from expectations import docs; docs.build_docs(*map(Path, ('gx', 'site')), 2)"
+    subprocess.run([sys.executable, "-c", built], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    assert len(list((tmp_path / "site" / "validations").rglob("*.html"))) == 2
 
 
 def test_data_docs_need_neither_network_nor_scripts(tmp_path: Path) -> None:
