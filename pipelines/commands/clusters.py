@@ -63,7 +63,7 @@ def answers(warehouse: Warehouse, what: str, answer: Callable[[Warehouse], Answe
     if not positive:
         return [answered for _, answered in answers]
     own = _one([own for own, _ in positive], what)
-    return [answered for its, answered in positive if its is own]
+    return [answered for asked, answered in positive if asked is own]
 
 
 def of_each(warehouse: Warehouse, form: str, answer: Callable[[Warehouse], Answer]) -> Sequence[Answer]:

@@ -146,9 +146,9 @@ def _check_apart(entries: Sequence[ClusterEntry]) -> None:
 
 def check_landings(landings: Mapping[str, Path]) -> None:
     """Raise UsageError if files of two clusters would land in one directory, or one within the other."""
-    for (name, its), (other, others) in combinations(landings.items(), 2):
-        if its.is_relative_to(others) or others.is_relative_to(its):
+    for (name, directory), (other, of_other) in combinations(landings.items(), 2):
+        if directory.is_relative_to(of_other) or of_other.is_relative_to(directory):
             raise UsageError(
                 f"The landing directories of the clusters {name} and {other} are one directory or within each other "
-                f"({its}, {others}): give each its own."
+                f"({directory}, {of_other}): give each its own."
             )
