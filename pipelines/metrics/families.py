@@ -78,7 +78,7 @@ def of_cluster(family: Metric, cluster: str | None) -> Metric:
 
 
 def bounded(counts: Counter[tuple[str, ...]]) -> Values:
-    """Return the series with the most, and the sum of all others as one series, which is that of the name, too."""
+    """Return the largest series, and one with the sum of the rest."""
     ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     shown: Counter[tuple[str, ...]] = Counter()
     for index, (labels, count) in enumerate(ranked):
