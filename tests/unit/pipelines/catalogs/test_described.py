@@ -64,7 +64,7 @@ def test_a_location_has_the_form_that_a_tool_reads(root: str, on_hadoop: str, on
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "is_same"),
+    ("first", "other", "is_same"),
     [
         ("file:/srv/w/", "file:///srv/w", True),
         ("/srv/w", "file:/srv/w", True),
@@ -75,8 +75,8 @@ def test_a_location_has_the_form_that_a_tool_reads(root: str, on_hadoop: str, on
         (None, "/srv/w", False),
     ],
 )
-def test_places_are_compared_in_all_their_forms(item: str | None, other: str, is_same: bool) -> None:
-    assert described.is_same_location(item, other) is is_same
+def test_places_are_compared_in_all_their_forms(first: str | None, other: str, is_same: bool) -> None:
+    assert described.is_same_location(first, other) is is_same
 
 
 def test_a_path_that_would_hide_something_is_refused(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_words_around_numbers_keep_errors_apart(
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "other"),
     [
         ("订单5未找到(代码7)", "订单5已发货(代码7)"),
         ("注文5が見つかりません(7)", "注文5は発送済みです(7)"),
@@ -156,8 +156,8 @@ def test_words_around_numbers_keep_errors_apart(
         ("std::bad_cast", "std::bad_alloc"),
     ],
 )
-def test_different_errors_have_different_patterns(item: str, other: str) -> None:
-    assert pattern(item) != pattern(other)
+def test_different_errors_have_different_patterns(first: str, other: str) -> None:
+    assert pattern(first) != pattern(other)
 
 
 SECRETS = st.text(alphabet="xyzXÄя注ไ-_.~!$*+,;=%'()", min_size=1, max_size=12)
