@@ -48,8 +48,8 @@ def plan(settings: Settings, selector: Selector) -> Erasure:
     warehouse = Warehouse(settings)
     found, redaction = _begun(warehouse, selector, secrets.token_bytes(16), None)
     done = Erasure("", selector.kind, len(found.rows), acknowledgements=len(found.acknowledgements))
-    planned = {plan.table: plan for plan in _planned(warehouse, stored(warehouse, "data is erased"), redaction)}
-    done.tables = [plan for plan in planned.values() if plan.cells]
+    planned = {loss.table: loss for loss in _planned(warehouse, stored(warehouse, "data is erased"), redaction)}
+    done.tables = [loss for loss in planned.values() if loss.cells]
     rewriting.refuse_unread(warehouse, [*planned])
     others = [name for name in warehouse.store.walk() if is_other(name)]
     done.others = sum(search.holds(warehouse.store.read(name) or b"", redaction.words) for name in others)
@@ -80,7 +80,7 @@ def erase(
         under_way = under_way_of(warehouse, selector)
         secret = bytes.fromhex(under_way.secret)
         found, redaction = _begun(warehouse, selector, secret, under_way)
-        planned = [plan.table for plan in _planned(warehouse, tables, redaction)]
+        planned = [loss.table for loss in _planned(warehouse, tables, redaction)]
         goes = [table for table in tables if table in planned or table in under_way.committed]
         rewriting.refuse_unread(warehouse, [table for table in goes if table not in under_way.committed])
         keep(warehouse, under_way, redaction)

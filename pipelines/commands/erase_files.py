@@ -84,12 +84,12 @@ def proved(
         stores.append(("", pages))
     searched = [(head, search.search(store, redaction.words)) for head, store in stores]
     found = [
-        f"{head}{name}" for head, search in searched for name in (*search.found, *search.unread) if name != UNDER_WAY
+        f"{head}{name}" for head, result in searched for name in (*result.found, *result.unread) if name != UNDER_WAY
     ]
     done = Erasure(under_way.erasure_id, selector.kind, records)
     done.tables = [Erased(table, *counts) for table, counts in sorted(under_way.done.items()) if counts[1]]
     done.others = under_way.others
-    done.files = sum(search.files for _, search in searched) - 1  # but for what is kept of the erasure until it is done
+    done.files = sum(result.files for _, result in searched) - 1  # but for what is kept of the erasure until it is done
     done.left = [redaction.words.replaced_text(name) for name in dict.fromkeys(found)]
     done.landed = landed_files(warehouse.settings, redaction.words)
     return done
@@ -120,8 +120,8 @@ def audit(warehouse: Warehouse, done: Erasure, under_way: UnderWay) -> None:
         return
     none = {"file_count": None, "left_count": None}
     rows = [
-        {**facts, **none, "table": plan.table, "row_count": plan.rows, "cell_count": plan.cells} for plan in done.tables
+        {**facts, **none, "table": loss.table, "row_count": loss.rows, "cell_count": loss.cells} for loss in done.tables
     ]
-    sums = {"row_count": sum(plan.rows for plan in done.tables), "cell_count": sum(plan.cells for plan in done.tables)}
+    sums = {"row_count": sum(loss.rows for loss in done.tables), "cell_count": sum(loss.cells for loss in done.tables)}
     proof = {"table": None, "file_count": done.files, "left_count": len(done.left)}
     append.append(warehouse, ERASURES, [*rows, {**facts, **sums, **proof}])

@@ -131,7 +131,7 @@ def checks(settings: Settings) -> Iterator[Check]:
 def show(done: Erasure, is_dry_run: bool) -> None:
     """Print a plan or what was done, in a few lines."""
     if done.tables:
-        display.table(NAMES, [[plan.table, f"{plan.rows:,}", f"{plan.cells:,}"] for plan in done.tables], 1, {}, 0)
+        display.table(NAMES, [[loss.table, f"{loss.rows:,}", f"{loss.cells:,}"] for loss in done.tables], 1, {}, 0)
     verb = "would lose" if is_dry_run else "lost"
     tables = f"{counted(len(done.tables), 'table')} and {counted(done.others, 'other file')}"
     lost = counted(done.records, "record")

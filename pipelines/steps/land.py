@@ -150,10 +150,11 @@ class _Landing:
             self.skipped.clear()
             counts = self.insert(tuple(files.values()), damaged)
         self.files = len(files)
+        there = listing(self.stage, directory)
         if self.stage.reader:
-            self.passed_over = reader_module(self.stage).passed_over(listing(self.stage, directory))
+            self.passed_over = reader_module(self.stage).passed_over(there)
         self.count(*counts)
-        self.save(self.known.with_files(directory, files, listing(self.stage, directory)))
+        self.save(self.known.with_files(directory, files, there))
 
     def read_topics(self, topics: Topics) -> AfterlogError | None:
         """Read the topics up to their present ends, batch by batch; return the error that left some unread, if any.

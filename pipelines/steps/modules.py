@@ -174,7 +174,7 @@ def split_module(stage: Split) -> SplitModule:
 
 
 def look_up_module(stage: LookUp) -> LookUpModule:
-    """Return the module of an ``Ask`` table."""
+    """Return the module of a ``LookUp`` table."""
     return cast(LookUpModule, _module(stage.table, {"is_stale": _never_stale}))
 
 

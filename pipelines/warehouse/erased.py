@@ -59,8 +59,8 @@ def none_of(rows: DataFrame, warehouse: Warehouse, table: str) -> DataFrame:
         return landed
 
     def equal_if_known(name: str) -> Any:
-        given, two = F.col(f"given.{name}"), F.col(f"erased.dlq_{name}")
-        return given.isNull() | two.isNull() | (given == two)
+        given, of_erased = F.col(f"given.{name}"), F.col(f"erased.dlq_{name}")
+        return given.isNull() | of_erased.isNull() | (given == of_erased)
 
     is_record = of_cluster
     for name in ("topic", "partition", "offset"):

@@ -89,7 +89,7 @@ def outdated(warehouse: Warehouse, table: str, stages: Iterable[Stage], days: fl
     files = {path: there[path] for path in sorted(listed) if path in there and path not in kept}
     log = [file for file in warehouse.store.files(warehouse.log(table)) if _OF_VERSION.fullmatch(file.name)]
     past = _past(log, before, min(needed, default=None))
-    needless = _checkpoints([file for file in log if file not in past], written.surely(now - timedelta(days=1)))
+    needless = _checkpoints(log[len(past) :], written.surely(now - timedelta(days=1)))
     log_files = {f"_delta_log/{file.name}": file.size for file in (*past, *needless)}
     commits = [file.name for file in log if file.name.endswith(".json")]
     newest = max((file.name[:20] for file in log if _CHECKPOINT.fullmatch(file.name)), default="")
@@ -133,15 +133,18 @@ def paths_at(warehouse: Warehouse, table: str, version: int) -> Iterator[str]:
 
 
 def _past(log: Sequence[File], before: datetime, needed: int | None) -> list[File]:
-    """Return the files of a log of which all are from before a time, and which only versions before it need.
+    """Return the first files of a sorted log, all from before a time, that only versions from before it need.
 
     They are of versions before a checkpoint that is not the newest one, as that could be damaged. The commits behind
     the ``needed`` version stay.
     """
     old = list(takewhile(lambda file: file.modified_at < before, log))
     checkpoints = [file for file in log if _CHECKPOINT.fullmatch(file.name)][: 1 - KEPT_CHECKPOINTS]
+    newest = old[-1].name if old else ""
     begins = [
-        file.name[:20] for file in checkpoints if file in old and (needed is None or int(file.name[:20]) <= needed)
+        file.name[:20]
+        for file in checkpoints
+        if file.name <= newest and (needed is None or int(file.name[:20]) <= needed)
     ]
     return [file for file in old if begins and file.name[:20] < begins[-1]]
 

@@ -105,7 +105,7 @@ class Redaction:
                     f"What is to be erased is the name of a {NAMES[name]} in {table}, so it is not one person's alone: "
                     "name their records with --where."
                 )
-            changed = [is_changed or two for is_changed, two in zip(changed, differing, strict=True)]
+            changed = [is_changed or differs for is_changed, differs in zip(changed, differing, strict=True)]
             cells += sum(differing)
             rows = rows.set_column(place, rows.schema.field(place), after)
         return rows, changed, cells
@@ -365,7 +365,7 @@ def _differing(before: Array, after: Array) -> list[bool]:
     import pyarrow.compute as compute
 
     if before.type.num_fields:
-        return [not old.equals(two) for old, two in zip(before, after, strict=True)]
+        return [not old.equals(new) for old, new in zip(before, after, strict=True)]
     return [bool(is_other) for is_other in compute.fill_null(compute.not_equal(before, after), False).to_pylist()]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipelines.incidents.episodes import SECOND, VERSION, merged
-from pipelines.silver.dlq_episodes import derive
+from pipelines.silver.dlq_episodes import SUMS, derive
 from tests.testing.episodes import HALF_HOUR, HOUR, MINUTE, minutes_of, random_times
 
 SIGNATURE = dict.fromkeys(
@@ -71,20 +71,7 @@ def rows_of(letters: list[Letter]) -> list[dict[str, Any]]:
                 "attributes": [],
                 "dlq_topics": [{"dlq_topic": "dlq.a", "last_at": max(at for at, _, _ in own)}],
                 "most_deliveries": None,
-                **dict.fromkeys(
-                    (
-                        "dense_count",
-                        "scattered_count",
-                        "scattered_span",
-                        "step_of_two_count",
-                        "step_of_three_count",
-                        "keyed_count",
-                        "without_payload_count",
-                        "inferred_count",
-                        "suspected_count",
-                    ),
-                    0,
-                ),
+                **dict.fromkeys((name for name in SUMS if name != "record_count"), 0),
             }
         )
     return rows
