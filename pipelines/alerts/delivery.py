@@ -42,11 +42,16 @@ def post(
 
 def within(seconds: float, send: Callable[[], Outcome]) -> Outcome:
     """Return what ``send`` returns. It is left alone after so many seconds: a receiver may answer a byte at a time."""
-    outcome = [Outcome(False, f"no answer within {seconds:g} s")]
+    outcome = [late(seconds)]
     worker = threading.Thread(target=lambda: outcome.append(send()), daemon=True)
     worker.start()
     worker.join(seconds)
     return outcome[-1]
+
+
+def late(seconds: float) -> Outcome:
+    """Return what became of an alert whose receiver did not answer in time."""
+    return Outcome(False, f"no answer within {seconds:g} s")
 
 
 def _posted(
@@ -64,7 +69,7 @@ def _posted(
     except requests.exceptions.SSLError:
         return Outcome(False, "its certificate is not trusted")
     except requests.Timeout:
-        return Outcome(False, f"no answer within {timeout_seconds:g} s")
+        return late(timeout_seconds)
     except (requests.exceptions.ConnectionError, requests.exceptions.ChunkedEncodingError):
         return Outcome(False, "no connection")
     except (ValueError, LocationValueError):  # those of requests about addresses are ValueErrors, too

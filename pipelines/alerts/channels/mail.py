@@ -16,7 +16,7 @@ from typing import Any
 
 from expectations.text import visible
 from pipelines.alerts.channels.base import Channel, Frame
-from pipelines.alerts.delivery import Outcome, Post, within
+from pipelines.alerts.delivery import Outcome, Post, late, within
 from pipelines.alerts.messages import MOST_LISTED, Alert, cut, headline, line, more
 from pipelines.settings.alerts import Route
 from pipelines.text import utf8
@@ -72,14 +72,16 @@ def _sent(mail: EmailMessage, route: Route, password: str, seconds: float) -> Ou
         return _answered(min(code for code, _ in error.recipients.values()))  # one that may take it later counts
     except smtplib.SMTPResponseException as error:
         return _answered(error.smtp_code)
-    except smtplib.SMTPServerDisconnected:
+    except smtplib.SMTPServerDisconnected as error:
+        if isinstance(error.__context__, TimeoutError):  # smtplib words a late answer as a lost connection
+            return late(seconds)
         return Outcome(False, "no connection")
     except smtplib.SMTPException:
         return Outcome(False, "it offers no STARTTLS, or no way to log in", is_refused=True)
     except ssl.SSLCertVerificationError:
         return Outcome(False, "its certificate is not trusted")
     except TimeoutError:
-        return Outcome(False, f"no answer within {seconds:g} s")
+        return late(seconds)
     except UnicodeError:  # smtplib takes ASCII only
         return Outcome(False, "its host, user or password cannot be used", is_refused=True)
     except OSError:
