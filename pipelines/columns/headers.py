@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cache, cached_property, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +75,7 @@ class Plans:
 
 def shapes_of(records: DataFrame, profiles: tuple[Profile, ...] = PROFILES) -> Plans:
     """Plan the shapes of rows of bronze.dlq_records; one query finds them."""
-    decoder = _Decoder(planner_of(profiles))
+    decoder = _decoder_of(planner_of(profiles))
     looks = F.when(F.size("_known") < FEW_KNOWN, look_like_a_writers("headers")).otherwise(F.lit(False))
     shaped = decoder.shaped(records).select("cluster", "topic", "_shape", looks.alias("looks")).distinct()
     by_topic: dict[tuple[str | None, str | None], set[tuple[Shape, bool]]] = {}
@@ -88,7 +88,7 @@ def shapes_of(records: DataFrame, profiles: tuple[Profile, ...] = PROFILES) -> P
 
 def plans_by(records: DataFrame, column: str, profiles: tuple[Profile, ...]) -> list[tuple[str | None, Plan, int]]:
     """Return the plans of rows of bronze.dlq_records by a column, with their number; one query counts them."""
-    decoder = _Decoder(planner_of(profiles))
+    decoder = _decoder_of(planner_of(profiles))
     shaped = decoder.shaped(records).groupBy(column, "_shape").count()
     return [(key, decoder.planner.plan(_shape(*shape)), number) for key, shape, number in shaped.collect()]
 
@@ -138,14 +138,14 @@ def decode(records: DataFrame, plans: Plans) -> DataFrame:
     ``reserved_header_collision`` and ``user_headers`` (in order, all headers except those of the record's profile and
     of profiles whose set is complete).
     """
-    decoder = _Decoder(plans.planner)
+    decoder = _decoder_of(plans.planner)
     names = [F.col(column) for column in records.columns]
     shaped = decoder.shaped(records)
     planned = F.broadcast(records.sparkSession.createDataFrame(plans.table))
     joined = shaped.join(planned, on=F.col("_shape") == F.col("_plan_shape"), how="left")
-    for columns in decoder.projections():
+    for columns in decoder.projections:
         joined = joined.select("*", *columns)
-    return joined.select(*names, *decoder.decoded())
+    return joined.select(*names, *decoder.decoded)
 
 
 def read(
@@ -182,7 +182,10 @@ def text(value: bytes | None, encoding: Encoding) -> str | None:
 
 
 class _Decoder:
-    """The columns that find the shapes of records, and that read values by the plan of a shape."""
+    """The columns that find the shapes of records, and that read values by the plan of a shape.
+
+    They are kept, because building them takes thousands of JVM calls.
+    """
 
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
@@ -190,28 +193,36 @@ class _Decoder:
 
     def shaped(self, records: DataFrame) -> DataFrame:
         """Add ``_known``, the headers that any profile knows, the values of paths, and the columns of the shape."""
+        if self.planner.paths:
+            records = records.withColumn("_envelope", self._envelope)
+            records = records.withColumn("_paths", self._paths)
+        return records.withColumn("_known", self._known_headers).withColumn("_shape", self._shape)
+
+    @cached_property
+    def _paths(self) -> Column:
+        return F.array(*map(_at_path, self.planner.paths))
+
+    @cached_property
+    def _known_headers(self) -> Column:
         planner = self.planner
         headers = F.coalesce("headers", F.array().cast(HEADERS))
-        if planner.prefixes:
-            renamed = F.transform(
-                headers,
-                lambda header: F.struct(self._known(header["key"]).alias("key"), header["value"].alias("value")),
-            )
-            known = F.filter(renamed, lambda header: header["key"].isNotNull())
-        else:
-            known = F.filter(headers, lambda header: header["key"].isin(*planner.names))
-        if planner.paths:
-            records = records.withColumn("_envelope", self._envelope())
-            records = records.withColumn("_paths", F.array(*map(_at_path, planner.paths)))
-        records = records.withColumn("_known", known)
-        shape = F.struct(
+        if not planner.prefixes:
+            return F.filter(headers, lambda header: header["key"].isin(*planner.names))
+        renamed = F.transform(
+            headers,
+            lambda header: F.struct(self._known(header["key"]).alias("key"), header["value"].alias("value")),
+        )
+        return F.filter(renamed, lambda header: header["key"].isNotNull())
+
+    @cached_property
+    def _shape(self) -> Column:
+        return F.struct(
             F.col("_known.key").alias("names"),
             self._marks().alias("marks"),
             self._if_topics_tell(self._topics()).cast("array<string>").alias("topics"),
             self._if_topics_tell(F.col("topic")).cast("string").alias("topic"),
             self._if_topics_tell(self._same()).cast("array<int>").alias("same"),
         )
-        return records.withColumn("_shape", shape)
 
     def _known(self, key: Column) -> Column:
         """Return a header's name as a shape has it; null if no profile knows it."""
@@ -252,6 +263,7 @@ class _Decoder:
 
         return F.transform("_known", first)
 
+    @cached_property
     def _envelope(self) -> Column:
         """Return the value as JSON if it is one that a profile with paths may read.
 
@@ -272,6 +284,7 @@ class _Decoder:
         json = F.try_validate_utf8(content.cast("string"))
         return F.when(begins & _any(asked), F.try_parse_json(json))
 
+    @cached_property
     def projections(self) -> tuple[list[Column], ...]:
         """Return the columns that each projection adds before the last one."""
         values = F.col("_known.value")
@@ -294,6 +307,7 @@ class _Decoder:
                 groups.append(F.when((profile == candidate.name) & topic.startswith(before), group))
         return F.coalesce(*groups)
 
+    @cached_property
     def decoded(self) -> list[Column]:
         """Return the columns that ``decode`` adds."""
         empty = F.array().cast("array<string>")
@@ -380,6 +394,11 @@ class _Decoder:
             .when(F.size("_plan_taken") > 0, F.filter("headers", is_kept))
             .otherwise(F.coalesce("headers", none))
         )
+
+
+@cache
+def _decoder_of(planner: Planner) -> _Decoder:
+    return _Decoder(planner)
 
 
 NUMBERS = ("original_partition", "original_offset", "original_timestamp", "delivery_count", "routed_at")
