@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("afterlog")
 
+SCOPE_OF_INPUT = "topic"
 DISPOSITION_OF_MESSAGE = {  # the two messages of a Kafka 4.4 broker
     "Offset rejected by client.": "CLIENT_REJECTED",
     "Offset delivery count exceeded the threshold.": "MAX_DELIVERY_ATTEMPTS_REACHED",

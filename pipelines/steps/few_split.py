@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from expectations import literals
 from expectations.contract import Contract
@@ -104,6 +104,7 @@ class FewSplit(SplitBatch):
     """
 
     judged: ArrowRows
+    are_few: ClassVar[bool] = True
     table: Table = None
     connection: DuckDBPyConnection = None  # type: ignore[assignment]
 

@@ -198,8 +198,12 @@ def with_news(warehouse: Warehouse, stage: Split, versions: Batch, scopes: set[s
         return set()
     new = rows_of(warehouse, stage, feed, ())
     assert new is not None
-    candidates = split_module(stage).transform(new, warehouse.settings)
-    of = [scope_of(contract_of(stage.table), home)]
+    contract, module = contract_of(stage.table), split_module(stage)
+    if contract.scope and module.SCOPE_OF_INPUT:
+        candidates = new.withColumn(contract.scope, F.col(module.SCOPE_OF_INPUT))
+    else:
+        candidates = module.transform(new, warehouse.settings)
+    of = [scope_of(contract, home)]
     of += [file_scope(home)] if any(map(can_be_of_a_file, scopes)) else []
     named = candidates.select(F.explode(F.array(*of)).alias("scope")).distinct()
     return {row["scope"] for row in named.where(F.col("scope").isin(sorted(scopes))).collect()}
@@ -272,10 +276,10 @@ def hold(split: SplitBatch, stage: Split, otherwise: Sequence[str] = ()) -> int:
     existing_rows = split.warehouse.existing_rows(held.table, points("scope", sorted(split.held)))
     kept_before = misplaced = 0
     if existing_rows is not None:
-        if split.home is not None:
-            misplaced = existing_rows.where(is_misplaced(split.home)).count()
-            existing_rows = existing_rows.where(~is_misplaced(split.home))
-        kept_before = existing_rows.count()
+        is_elsewhere = F.lit(False) if split.home is None else is_misplaced(split.home)
+        counts = dict(existing_rows.groupBy(is_elsewhere).count().collect())  # type: ignore[arg-type]
+        kept_before, misplaced = counts.get(False, 0), counts.get(True, 0)
+        existing_rows = existing_rows.where(~is_elsewhere)
         kept = existing_rows.select(*held.grain)
         if otherwise:
             again = withheld.where(F.col("scope").isin(list(otherwise))).join(kept, [*held.grain], how="left_semi")
@@ -283,7 +287,7 @@ def hold(split: SplitBatch, stage: Split, otherwise: Sequence[str] = ()) -> int:
             split.warehouse.replace_matching(held.table, rows, held.grain)
         withheld = withheld.join(kept, [*held.grain], how="left_anti")
     rows = split.among(withheld).join(landed, [*ORIGIN])
-    inserted = split.warehouse.insert(rows, held)
+    inserted = split.warehouse.insert(rows, held, are_few=split.are_few)
     if misplaced and split.home is not None:
         split.warehouse.remove_where(held.table, F.col("scope").isin(sorted(split.held)) & is_misplaced(split.home))
     return kept_before + inserted

@@ -87,10 +87,12 @@ class ReaderModule(Protocol):
 class SplitModule(Protocol):
     """The module of a ``Split`` table. It must have ``transform``, and may have the others.
 
-    ``LOOKS_AT_OTHERS`` tells that a candidate depends on other rows of the batch. Default: false.
+    ``LOOKS_AT_OTHERS`` tells that a candidate depends on other rows of the batch. Default: false. ``SCOPE_OF_INPUT``
+    names the input's column whose value the contract's scope has in all candidates. Default: none, ``transform`` tells.
     """
 
     LOOKS_AT_OTHERS: bool
+    SCOPE_OF_INPUT: str | None
 
     def transform(self, bronze: DataFrame, settings: Settings) -> DataFrame:
         """Return at least one candidate for each input row.
@@ -169,7 +171,7 @@ def listing(stage: Land, directory: Path) -> dict[str, LandedFile]:
 
 def split_module(stage: Split) -> SplitModule:
     """Return the module of a ``Split`` table."""
-    defaults = {"explain": unexplained, "LOOKS_AT_OTHERS": False, "transform_in": None}
+    defaults = {"explain": unexplained, "LOOKS_AT_OTHERS": False, "SCOPE_OF_INPUT": None, "transform_in": None}
     return cast(SplitModule, _module(stage.table, defaults))
 
 

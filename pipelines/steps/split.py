@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from expectations.contract import Contract, contract_of
 from expectations.verdict import SCOPE, Verdict
@@ -68,6 +68,8 @@ class SplitBatch:
     engine: Choice | None = None
     staged: DataFrame | None = None
     read: DataFrame | None = None
+    are_few: ClassVar[bool] = False
+    """Whether the candidates, with the rows that they come from, fit into memory."""
 
     @classmethod
     @contextmanager

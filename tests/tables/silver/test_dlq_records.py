@@ -17,7 +17,7 @@ from expectations.bronze.dlq_records import CONTRACT as BRONZE
 from expectations.silver.dlq_records import CONTRACT
 from pipelines.columns.profiles import NAMES
 from pipelines.settings import Dlq, RequiredProfile, load
-from pipelines.silver.dlq_records import transform
+from pipelines.silver.dlq_records import SCOPE_OF_INPUT, transform
 from tests.testing.cases_of_values import CASES_OF_VALUES
 from tests.testing.cases_of_writers import (
     AT,
@@ -160,6 +160,16 @@ def test_a_record_belongs_to_its_group_or_else_to_what_its_headers_name(spark: S
     given.append({"_bronze_id": "unreadable", "topic": None, "error": "no JSON", "raw": b"x"})
     found = {row["_bronze_id"]: row["owner"] for row in transform(bronze(spark, given), load()).collect()}
     assert found == {str(number): owner for number, (_, owner) in enumerate(expected)} | {"unreadable": None}
+
+
+def test_the_scope_of_a_row_is_known_before_it_is_decoded(spark: SparkSession) -> None:
+    topics = ("dlq.orders", "", " ", "topic:é", None)
+    rows = [{"_bronze_id": str(number), "topic": topic, "offset": number} for number, topic in enumerate(topics)]
+    decoded = candidates(spark, rows)
+    assert CONTRACT.scope is not None
+    assert {row["_bronze_id"]: row[SCOPE_OF_INPUT] for row in rows} == {
+        name: row[CONTRACT.scope] for name, row in decoded.items()
+    }
 
 
 def test_cases_have_distinct_names() -> None:
