@@ -465,7 +465,7 @@ def test_a_mail_server_that_is_silent_or_cannot_be_used_keeps_nobody(
         soon = settings.model_copy(update={"alerts": settings.alerts.model_copy(update={"timeout_seconds": 0.3})})
         late = Outcome(False, "no answer within 0.3 s")
         assert sender.try_out(soon, hanging) == late
-        with monkeypatch.context() as patched:  # the connection notices first, or the clock does: the words are the same
+        with monkeypatch.context() as patched:  # whether the connection or the clock notices first
             patched.setattr(mail, "within", lambda seconds, send: send())
             assert sender.try_out(soon, hanging) == late
     useless = Outcome(False, "its host, user or password cannot be used", is_refused=True)
