@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from expectations import literals
 from expectations.contract import Contract
 from expectations.verdict import SCOPE
+from pipelines.columns.stamps import stamped
 from pipelines.engines import choose
 from pipelines.engines.choose import Choice, UnsupportedByDuckDB
 from pipelines.engines.duckdb import sessions
@@ -55,14 +56,12 @@ def split_of(
 
     ``files`` hold the input rows, or as large ones; None means that the rows may be many.
     """
-    from pyspark.sql import functions as F
-
     contract = contract_under(warehouse.settings, stage)
     module = split_module(stage)
 
     transform_in = module.transform_in
     made = transform_in(rows, warehouse) if transform_in else module.transform(rows, warehouse.settings)
-    candidates = made.withColumns({"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)})
+    candidates = stamped(made, started_at, run_id)
     if among is not None:
         candidates = candidates.join(among, [*contract.row], how="left_semi")
 

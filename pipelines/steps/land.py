@@ -13,6 +13,7 @@ from expectations.contract import contract_of
 from expectations.rules import counted
 from pipelines import moments
 from pipelines.columns.cached import cached
+from pipelines.columns.stamps import stamped
 from pipelines.errors import AfterlogError, EnvironmentLacking
 from pipelines.kafka import offsets
 from pipelines.kafka import records as kafka_records
@@ -363,9 +364,7 @@ class _Landing:
                 return read, skipped, 0
             wanted = held.where(~unwanted) if skipped else held
             parse = parse_records or self.module.parse
-            rows = parse(wanted, self.settings).withColumns(
-                {"_ingested_at": F.lit(self.started_at), "_run_id": F.lit(self.run_id)}
-            )
+            rows = stamped(parse(wanted, self.settings), self.started_at, self.run_id)
             rows = erased.none_of(rows, self.warehouse, self.stage.table)
             rows = rows.coalesce(1 + (read - skipped) // ROWS_OF_A_FILE)
             are_few = counted["bytes"] is not None and counted["bytes"] <= few_rows.MOST_PLAIN_BYTES
@@ -414,9 +413,7 @@ class _Landing:
         if self.stage.lines_are_events and "_occurrence" not in lines.columns:
             equal = Window.partitionBy("_source", "line", "damage").orderBy(F.lit(0))
             lines = lines.withColumn("_occurrence", F.row_number().over(equal) if repeats else F.lit(1))
-        rows = self.module.parse(lines, self.settings).withColumns(
-            {"_ingested_at": F.lit(self.started_at), "_run_id": F.lit(self.run_id)}
-        )
+        rows = stamped(self.module.parse(lines, self.settings), self.started_at, self.run_id)
         rows = erased.none_of(rows, self.warehouse, self.stage.table)
         grain = list(self.contract.grain)
         if repeats and not self.stage.lines_are_events:
