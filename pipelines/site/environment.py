@@ -9,12 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from expectations.rules import counted, plural
 from expectations.text import visible
 from expectations.verdict import share
+from pipelines import scratch
 from pipelines.commands.findings import SILENT, URGENT
 from pipelines.commands.incidents.front import clock
 from pipelines.commands.incidents.story import quoted
@@ -60,6 +61,7 @@ def jinja_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_shown,
+        bytecode_cache=FileSystemBytecodeCache(scratch.directory("templates")),  # a report has environments of its own
     )
     environment.filters |= {
         "moment": moment,
