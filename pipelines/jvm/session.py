@@ -38,21 +38,7 @@ LONG_LIVED_JAVA = ("-XX:+UseParallelGC", "-XX:+UseAdaptiveSizePolicyWithSystemGC
 MOST_FREE = 40
 OPTIONS = {"spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"}
 COLLECTOR = re.compile(r"-XX:\+Use(?:Serial|Parallel|G1|Z|Shenandoah|Epsilon)GC(?:\s+|$)")
-# Spark applies each of these rules to each plan eight times or so. They make plans that see many rows faster, and take
-# two thirds of the optimizer's time for plans with many expressions. No plan needs them.
-SPARED = (
-    "FoldablePropagation",
-    "OptimizeCsvJsonExprs",
-    "PushFoldableIntoBranches",
-    "RemoveRedundantAliases",
-    "ReorderAssociativeOperator",
-    "ReplaceNullWithFalseInPredicate",
-    "SimplifyBinaryComparison",
-    "SimplifyConditionals",
-    "UnwrapCastInBinaryComparison",
-)
 SHORT_LIVED = {
-    "spark.sql.optimizer.excludedRules": ",".join(f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in SPARED),
     "spark.sql.shuffle.partitions": "1",  # a second task costs more than it computes
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]
@@ -15,10 +14,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from pipelines.installation import ROOT
 from pipelines.jvm import launch
-from pipelines.jvm.session import LONG_LIVED_JAVA, SHORT_LIVED_JAVA, SPARED, give_back, with_options_of_user
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipelines.jvm.session import LONG_LIVED_JAVA, SHORT_LIVED_JAVA, give_back, with_options_of_user
 
 
 @pytest.mark.parametrize("own", [SHORT_LIVED_JAVA, LONG_LIVED_JAVA], ids=["short", "long"])
@@ -109,13 +105,3 @@ def test_a_jvm_that_writes_an_archive_maps_none() -> None:
     own = "-Da='two  words' -XX:SharedArchiveFile='/a b/spark.jsa' -Xlog:disable"
     options = with_options_of_user(own, "-XX:ArchiveClassesAtExit=/c.jsa")
     assert shlex.split(options) == ["-Da=two  words", "-Xlog:disable", "-XX:ArchiveClassesAtExit=/c.jsa"]
-
-
-@pytest.mark.parametrize("rule", SPARED)
-def test_spark_has_the_rules_that_short_work_spares_and_can_do_without(rule: str, spark: SparkSession) -> None:
-    jvm: Any = spark.sparkContext._jvm
-    name = f"org.apache.spark.sql.catalyst.optimizer.{rule}"
-    assert jvm.java.lang.Class.forName(f"{name}$").getField("MODULE$") is not None
-    optimizer = spark._jsparkSession.sessionState().optimizer()
-    assert name not in str(optimizer.nonExcludableRules())
-    assert name in spark.conf.get("spark.sql.optimizer.excludedRules")
