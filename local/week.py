@@ -15,11 +15,12 @@ from hashlib import sha1
 
 from bench.scenarios.changes import Changes
 from bench.scenarios.deaths import Incident
-from bench.scenarios.errors import CONNECT, CONVERTER, EXHAUSTED, SHARE, SPRING, Consumer, Error
+from bench.scenarios.errors import CONVERTER, Consumer, frame_of
 from bench.scenarios.labels import Scenario, Shape, Suspect
 from bench.scenarios.plans import Plan
 from bench.scenarios.times import DAY, HOUR, LAST_START, MINUTE, times_of
 from bench.scenarios.topics import Topic, Trait
+from pipelines.commands.generated_letters import CONNECT, EXHAUSTED, SHARE, SPRING, Error, iso
 
 END = datetime.fromtimestamp(LAST_START / 1000, UTC)
 """When the week ends before it is moved."""
@@ -47,7 +48,7 @@ class Story(Plan):
 
     def deploys(self, application: str, version: str, at: int) -> None:
         """Tell of a deployment, as the last step of a pipeline does."""
-        said = {"time": f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%dT%H:%M:%S}.000Z", "application": application}
+        said = {"time": iso(at), "application": application}
         said |= {"what": version, "commit": sha1(version.encode()).hexdigest(), "environment": "production"}
         self.deployments.append(json.dumps(said))
 
@@ -90,7 +91,7 @@ def week(moved: timedelta = timedelta(0)) -> list[Scenario]:
 
 def orders(moved: timedelta) -> Story:
     """Tell of a deployment last night: since then every order fails, and it goes on."""
-    story = Story("orders", 180, _spring("order-enrichment", "orders.enrichment-dlt"))
+    story = Story("orders", 180, Consumer("order-enrichment", SPRING, "orders.enrichment-dlt", 2))
     begin = _before(hours=9.4)
     story.trickle(
         _error("java.net.SocketTimeoutException", "Read timed out after {number} ms", "Stock.ask"), 0.8, moved
@@ -115,7 +116,7 @@ def orders(moved: timedelta) -> Story:
 
 def prices(moved: timedelta) -> Story:
     """Tell of a deployment four days ago that was rolled back after an hour."""
-    story = Story("prices", 420, _spring("catalogue", "prices.catalogue-dlt"))
+    story = Story("prices", 420, Consumer("catalogue", SPRING, "prices.catalogue-dlt", 2))
     begin = _before(hours=90)
     story.trickle(_error("java.lang.IllegalStateException", "Ledger {id} is closed", "Shelf.put"), 1.2, moved)
     amount = _error("java.lang.IllegalArgumentException", "Can't parse amount {quoted}", "Money.parse")
@@ -129,7 +130,7 @@ def prices(moved: timedelta) -> Story:
 
 def payments(moved: timedelta) -> Story:
     """Tell of a customer whose payments failed five days ago, and fail again since last night."""
-    story = Story("payments", 400, _spring("payments-ledger", "payments.ledger-dlt"))
+    story = Story("payments", 400, Consumer("payments-ledger", SPRING, "payments.ledger-dlt", 2))
     story.trickle(
         _error("java.util.concurrent.TimeoutException", "Lock {hex} held by {host}", "Books.lock"), 0.9, moved
     )
@@ -143,7 +144,7 @@ def payments(moved: timedelta) -> Story:
 
 def _others(moved: timedelta) -> Iterator[Story]:
     """Tell of a bad partition, a poison pill, and what fails all week without being one incident."""
-    clicks = Story("clicks", 1_800, _consumer("warehouse-sink", CONNECT, "dlq.warehouse-sink-clicks"), 8)
+    clicks = Story("clicks", 1_800, Consumer("warehouse-sink", CONNECT, "dlq.warehouse-sink-clicks", 2), 8)
     refused = "org.apache.kafka.connect.errors.DataException"
     clicks.trickle(_error(refused, "Field {quoted} of record {id} has no value"), 1.5, moved)
     begin = _before(hours=51)
@@ -151,7 +152,7 @@ def _others(moved: timedelta) -> Iterator[Story]:
     clicks.fails("PARTITION_LOCAL", converter, times_of(clicks.random, begin, 520, 16_000), 0.98)
     yield clicks
 
-    invoices = Story("invoices", 90, _consumer("billing", SHARE, "dlq.billing-invoices"))
+    invoices = Story("invoices", 90, Consumer("billing", SHARE, "dlq.billing-invoices", 2))
     invoices.fails(
         "POISON_PILL",
         EXHAUSTED,
@@ -159,24 +160,15 @@ def _others(moved: timedelta) -> Iterator[Story]:
     )
     yield invoices
 
-    products = Story("products", 4_000, _spring("search-indexer", "products.search-dlt"), 12)
+    products = Story("products", 4_000, Consumer("search-indexer", SPRING, "products.search-dlt", 2), 12)
     unknown = _error("com.webshop.products.UnknownCategoryException", "Category {quoted} is not known", "Tree.find")
     products.trickle(unknown, 9, moved)
     yield products
 
 
-def _consumer(name: str, profile: str, dead_letters: str) -> Consumer:
-    return Consumer(name, profile, dead_letters, 2, copied=True, timestamp_type=0, limit=5, errors=[])
-
-
-def _spring(name: str, dead_letters: str) -> Consumer:
-    return _consumer(name, SPRING, dead_letters)
-
-
 def _error(exception: str, message: str, call: str = "") -> Error:
     """Return an error of a service, thrown by a method of its own."""
-    frame = f"com.webshop.{call}({call.partition('.')[0]}.java:{20 + len(message)})" if call else ""
-    return Error(message, exception, frame=frame)
+    return Error(message, exception, frame=frame_of("com.webshop", call, 20 + len(message)) if call else "")
 
 
 def _before(**time: float) -> int:

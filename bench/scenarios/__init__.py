@@ -16,54 +16,28 @@ from collections.abc import Iterator
 from bench.scenarios.labels import SHAPES, Scenario, Shape, Undecidable
 from bench.scenarios.plans import Plan
 
-# How many of the scenarios in a deck have a verdict with a first suspect.
-DECK: tuple[tuple[str, str | None, int], ...] = (
-    ("POISON_PILL", None, 3),
-    ("POISON_PILL", "topology", 1),
-    ("POISON_PILL", "writer_topology", 1),
-    ("POISON_PILL", "new_group", 1),
-    ("POISON_PILL", "missing_headers", 1),
-    ("KEY_LOCAL", None, 2),
-    ("KEY_LOCAL", "key_prefix", 3),
-    ("KEY_LOCAL", "topology", 1),
-    ("KEY_LOCAL", "producer", 1),
-    ("PARTITION_LOCAL", None, 3),
-    ("PARTITION_LOCAL", "topology", 1),
-    ("PARTITION_LOCAL", "writer_topology", 1),
-    ("PARTITION_LOCAL", "producer", 1),
-    ("PARTITION_LOCAL", "new_client", 1),
-    ("PRODUCER_LOCAL", "header", 4),
-    ("PRODUCER_LOCAL", "schema_id", 3),
-    ("PRODUCER_LOCAL", "client", 3),
-    ("SYSTEMIC", None, 3),
-    ("SYSTEMIC", "topology", 2),
-    ("SYSTEMIC", "writer_topology", 2),
-    ("SYSTEMIC", "new_group", 2),
-    ("SYSTEMIC", "producer", 1),
-    ("SYSTEMIC", "new_client", 1),
-    ("SYSTEMIC", "broker_restart", 2),
-    ("SYSTEMIC", "missing_headers", 1),
-    ("SYSTEMIC", "schema_id", 1),
-    ("SYSTEMIC", "header", 1),
-    ("FLOOD", None, 2),
-    ("FLOOD", "new_group", 1),
-    ("FLOOD", "writer_topology", 1),
-    ("FLOOD", "broker_restart", 1),
-    ("UNDETERMINED", None, 2),
-    ("UNDETERMINED", "topology", 1),
-    ("UNDETERMINED", "broker_restart", 1),
-)
+DECK: dict[str, dict[str | None, int]] = {
+    "POISON_PILL": {None: 3, "topology": 1, "writer_topology": 1, "new_group": 1, "missing_headers": 1},
+    "KEY_LOCAL": {None: 2, "key_prefix": 3, "topology": 1, "producer": 1},
+    "PARTITION_LOCAL": {None: 3, "topology": 1, "writer_topology": 1, "producer": 1, "new_client": 1},
+    "PRODUCER_LOCAL": {"header": 4, "schema_id": 3, "client": 3},
+    "SYSTEMIC": {None: 3, "topology": 2, "writer_topology": 2, "new_group": 2, "producer": 1, "new_client": 1}
+    | {"broker_restart": 2, "missing_headers": 1, "schema_id": 1, "header": 1},
+    "FLOOD": {None: 2, "new_group": 1, "writer_topology": 1, "broker_restart": 1},
+    "UNDETERMINED": {None: 2, "topology": 1, "broker_restart": 1},
+}
+"""How many of the scenarios in a deck have a verdict with a first suspect."""
 
 
 def scenarios(seed: int, count: int, shape: Shape = SHAPES["usual"]) -> Iterator[Scenario]:
     """Yield scenarios with unique topics and groups; seed and shape decide about each, whatever the count."""
-    size = sum(weight for *_, weight in DECK)
+    cards = [(verdict, kind) for verdict, kinds in DECK.items() for kind, many in kinds.items() for _ in range(many)]
     deck: list[tuple[str, str | None]] = []
     for number in range(count):
-        if number % size == 0:
-            deck = [(verdict, suspect) for verdict, suspect, weight in DECK for _ in range(weight)]
-            random.Random(f"{seed}/deck/{number // size}").shuffle(deck)
-        yield _scenario(seed, number, *deck[number % size], shape)
+        if number % len(cards) == 0:
+            deck = cards.copy()
+            random.Random(f"{seed}/deck/{number // len(cards)}").shuffle(deck)
+        yield _scenario(seed, number, *deck[number % len(cards)], shape)
 
 
 def _scenario(seed: int, number: int, verdict: str, suspect: str | None, shape: Shape) -> Scenario:

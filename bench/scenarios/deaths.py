@@ -7,9 +7,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bench.scenarios.errors import Consumer, Error
+from bench.scenarios.errors import Consumer
 from bench.scenarios.labels import Suspect, Undecidable
 from bench.scenarios.topics import Source, Topic, Trait
+from pipelines.commands.generated_letters import Error
 
 
 @dataclass(eq=False)

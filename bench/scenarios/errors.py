@@ -5,43 +5,17 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from bench.scenarios.times import DAY, FIRST_START
+from pipelines.commands.generated_letters import CONNECT, DRAFT, EXHAUSTED, REJECTED, SHARE, SPRING, STREAMS, Error
 
-SHARE, DRAFT, STREAMS, CONNECT, SPRING = "kip-1191", "kip-1317", "kafka-streams", "kafka-connect", "spring-kafka"
-PROFILES = (SHARE, DRAFT, STREAMS, CONNECT, SPRING)
-WITH_HEADERS = (STREAMS, CONNECT, SPRING)
-"""Profiles that keep the user's headers. Share groups drop them, and only share groups can leave out the payload."""
 WITHOUT_GROUP = (STREAMS, CONNECT)
 READ_BY_TOPOLOGY = (STREAMS, SPRING)
 """Profiles of Streams applications: its own handler, or Spring's recoverer, which names the application's group."""
 
 
-@dataclass(frozen=True, eq=False)
-class Error:
-    """Why records fail. Each record fills the places of the message anew; all else of an error stays the same."""
-
-    message: str
-    exception: str = ""
-    disposition: str = ""
-    above: tuple[str, ...] = ()
-    frame: str = ""
-
-    @property
-    def is_rejection(self) -> bool:
-        """True if the application refused the record."""
-        return self.disposition == "CLIENT_REJECTED"
-
-    def __str__(self) -> str:
-        """Return class or disposition, message and place, as labels show them."""
-        where = f" at {self.frame}" if self.frame else ""
-        return f"{self.exception or self.disposition}: {self.message}{where}"
-
-
-REJECTED = Error("Offset rejected by client.", disposition="CLIENT_REJECTED")
-EXHAUSTED = Error("Offset delivery count exceeded the threshold.", disposition="MAX_DELIVERY_ATTEMPTS_REACHED")
 FLOODS = (Error("", disposition="CIRCUIT_BREAKER_ARCHIVED"), Error("", disposition="COORDINATOR_INITIATED"))
 
 _NUMBER = (
@@ -120,11 +94,7 @@ BELOW = {
     ),
 }
 CALLS = (
-    "PriceParser.parse",
-    "OrderMapper.toDomain",
-    "Validator.check",
-    "Ledger.book",
-    "StockKeeper.take",
+    *("PriceParser.parse", "OrderMapper.toDomain", "Validator.check", "Ledger.book", "StockKeeper.take"),
     "Router.send",
 )
 WORDS = ("n/a", "blue shirt", "Müller GmbH", "12,5", "--", "EMEA north", "tbd", "zwei", "1O", "R&D", "x", "null")
@@ -190,16 +160,21 @@ class Consumer:
     profile: str
     dlq_topic: str
     dlq_partitions: int
-    copied: bool
-    timestamp_type: int
-    limit: int
-    errors: list[Error]
+    copied: bool = True
+    timestamp_type: int = 0
+    limit: int = 5
+    errors: list[Error] = field(default_factory=list)
     has_header_of_cause: bool = False
 
     @property
     def group(self) -> str | None:
         """The group that its dead letters name."""
         return None if self.profile in WITHOUT_GROUP else self.name
+
+
+def frame_of(package: str, call: str, line: int) -> str:
+    """Return the frame of a stack trace that shows a call of ``<class>.<method>``."""
+    return f"{package}.{call}({call.partition('.')[0]}.java:{line})"
 
 
 def errors_of(profile: str, package: str, r: random.Random) -> list[Error]:
@@ -212,14 +187,13 @@ def errors_of(profile: str, package: str, r: random.Random) -> list[Error]:
     made = []
     for exception, message, above in r.sample(known, min(len(known), 7)):
         call = r.choice(CALLS)
-        frame = f"{package}.{call}({call.partition('.')[0]}.java:{r.randrange(20, 400)})"
+        frame = frame_of(package, call, r.randrange(20, 400))
         frame = "" if CONVERTER in above else frame
         made.append(Error(message, exception.replace("@", package), above=above, frame=frame))
     first, draw = made[0], r.random()
     if first.frame and draw < 0.25:  # the same exception and message at another place
         call = r.choice([other for other in CALLS if other not in first.frame])
-        frame = f"{package}.{call}({call.partition('.')[0]}.java:{r.randrange(20, 400)})"
-        made.insert(1, replace(first, frame=frame))
+        made.insert(1, replace(first, frame=frame_of(package, call, r.randrange(20, 400))))
     elif draw < 0.5:  # the same exception at the same place, with another message
         made.insert(1, replace(first, message=f"Cannot go on after a failure of {{id}}: {first.message}"))
     return made

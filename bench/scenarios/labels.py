@@ -9,26 +9,9 @@ from pathlib import Path
 
 from bench.scenarios.times import MINUTE, SECOND
 
-VERDICTS = (
-    "POISON_PILL",
-    "KEY_LOCAL",
-    "PARTITION_LOCAL",
-    "PRODUCER_LOCAL",
-    "SYSTEMIC",
-    "FLOOD",
-    "UNDETERMINED",
-)
-CHANGES = (
-    "topology",
-    "writer_topology",
-    "new_group",
-    "new_client",
-    "producer",
-    "broker_restart",
-    "missing_headers",
-)
-SUSPECTS = (*CHANGES, "header", "schema_id", "key_prefix", "client")
+CHANGES = ("topology", "writer_topology", "new_group", "new_client", "producer", "broker_restart", "missing_headers")
 """Suspects that are an event in time; the others are a value that the dead records share."""
+SUSPECTS = (*CHANGES, "header", "schema_id", "key_prefix", "client")
 TOPIC_WIDE = ("writer_topology", "new_client", "producer", "broker_restart")
 
 HEADLESS = "-headless.jsonl"

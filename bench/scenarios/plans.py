@@ -10,25 +10,12 @@ from collections.abc import Sequence
 from bench.scenarios.captured import acknowledgements, line_of
 from bench.scenarios.changes import Changes
 from bench.scenarios.deaths import DeadLetter, Incident, dying
-from bench.scenarios.errors import (
-    CONNECT,
-    DRAFT,
-    FLOODS,
-    PROFILES,
-    READ_BY_TOPOLOGY,
-    SHARE,
-    SPRING,
-    STREAMS,
-    WITH_HEADERS,
-    WITHOUT_GROUP,
-    Consumer,
-    Error,
-    errors_of,
-)
+from bench.scenarios.errors import FLOODS, READ_BY_TOPOLOGY, WITHOUT_GROUP, Consumer, errors_of
 from bench.scenarios.labels import HEADLESS, Scenario, Shape, Suspect, TrueIncident, Undecidable
 from bench.scenarios.rivals import noise, overlap, regress
 from bench.scenarios.times import FIRST_START, HOUR, LAST_START, MINUTE, SECOND, is_one_episode, moment, paced, times_of
 from bench.scenarios.topics import KEY_STYLES, Source, Topic, Trait
+from pipelines.commands.generated_letters import CONNECT, DRAFT, PROFILES, SHARE, SPRING, STREAMS, WITH_HEADERS, Error
 
 
 class Plan:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bench.scenarios.deaths import Incident
-from bench.scenarios.errors import WITH_HEADERS, Consumer
+from bench.scenarios.errors import Consumer
 from bench.scenarios.labels import CHANGES, TOPIC_WIDE, Suspect, Undecidable
 from bench.scenarios.times import DAY, HOUR, MINUTE, SECOND, is_over, pause_limit, times_of
 from bench.scenarios.topics import Trait
+from pipelines.commands.generated_letters import WITH_HEADERS
 
 if TYPE_CHECKING:
     from bench.scenarios.plans import Plan

@@ -83,8 +83,3 @@ def paced(r: random.Random, start: int) -> list[int]:
 def moment(at: int) -> datetime:
     """Return the time of milliseconds since the epoch."""
     return datetime.fromtimestamp(at // 1000, UTC).replace(microsecond=at % 1000 * 1000)
-
-
-def iso(at: int) -> str:
-    """Return the same in ISO 8601."""
-    return f"{moment(at):%Y-%m-%dT%H:%M:%S}.{at % 1000:03}Z"

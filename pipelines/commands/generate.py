@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from expectations import rules
-from pipelines.commands.generated_flows import timestamp_bytes
+from pipelines.commands.generated_letters import iso
 from pipelines.commands.generated_traffic import Record, State, Traffic
 from pipelines.errors import EnvironmentLacking, UsageError
 
@@ -29,6 +30,7 @@ CHUNK = 1_000
 REDELIVERED_SHARE = 0.006
 CONFLICT_EVERY = 6  # one redelivered record in so many has other content under the same coordinates
 CONFLICT = ("grain.conflict",)
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
 
 
 def generate(
@@ -152,9 +154,9 @@ class _Files:
         self.name, self.lines = f"batch-{self.batch:04}-{name}.jsonl", 0
         self.file = self.temporary(self.landed / self.name)
 
-    def add(self, line: bytes) -> int:
+    def add(self, line: str) -> int:
         """Write a line to the current file; return its number, from 1."""
-        self.file.write(line + b"\n")
+        self.file.write(f"{line}\n".encode())
         self.lines += 1
         return self.lines
 
@@ -172,14 +174,16 @@ def _write(
     files = _Files(out, batch)
     tally: Counter[tuple[str | None, ...]] = Counter()
     violations: Counter[str] = Counter()
-    again: list[tuple[bytes, Record, str, tuple[str, ...]]] = []
+    again: list[tuple[Record, tuple[str, ...]]] = []
 
-    def add(line: bytes, record: Record, outcome: str, codes: tuple[str, ...]) -> None:
-        number = files.add(line)
-        files.ledger.write(_entry(files.name, number, line, record, outcome, codes))
+    def add(record: Record, codes: tuple[str, ...]) -> None:
+        outcome = "duplicate" if record.kind == "duplicate" else "quarantined" if codes else "accepted"
+        number = files.add(record.line)
+        files.ledger.write(_entry(files.name, number, record, outcome, codes))
         pill = record.poison_pill
         tally[record.profile, record.kind, outcome, record.disposition, record.incident, pill] += 1
-        violations.update(codes)
+        for code in codes:
+            violations[code] += 1
         if number % CHUNK == 0:
             advanced(CHUNK)
 
@@ -189,50 +193,42 @@ def _write(
             record = next(arriving)
             if files.lines == LINES_PER_FILE:
                 files.begin(f"{written // LINES_PER_FILE:04}")
-            line = record.line.encode()
             codes = record.defect.violations if record.defect else ()
             due = len(again) < redelivered and written * redelivered >= len(again) * (records - redelivered)
             conflicting = len(again) % CONFLICT_EVERY == 1
-            suits = not record.defect and not (conflicting and record.value == "null")
+            suits = not record.defect and not (conflicting and record.value is None)
             if due and suits and written + len(again) + 2 <= records:
+                rival = replace(record, kind="duplicate")
                 if conflicting:
-                    other = record.line.replace(f'"value":{record.value}', '"value":"YW5vdGhlcg=="', 1).encode()
-                    stands = _digest(line) < _digest(other)  # the lowest id wins
-                    codes, lost = ((), CONFLICT) if stands else (CONFLICT, ())
-                    rival = replace(record, kind="conflict")
-                    again.append((other, rival, "quarantined" if lost else "accepted", lost))
-                else:
-                    again.append((line, replace(record, kind="duplicate"), "duplicate", ()))
-            add(line, record, "quarantined" if codes else "accepted", codes)
+                    other = re.sub('"value":"[^"]*"', '"value":"YW5vdGhlcg=="', record.line, count=1)
+                    rival = replace(record, kind="conflict", line=other)
+                    if _digest(record.line) > _digest(other):  # the lowest id wins
+                        codes = CONFLICT
+                again.append((rival, CONFLICT if conflicting and not codes else ()))
+            add(record, codes)
             written += 1
         if again:
             files.begin("redelivered")
-            for line, record, outcome, codes in again:
-                add(line, record, outcome, codes)
+            for record, codes in again:
+                add(record, codes)
         summary = files.temporary(files.truth.summary)
         summary.write(json.dumps(_summary(traffic, tally, violations), indent=1).encode())
     files.rename_into_place()
     return files.truth
 
 
-def _digest(line: bytes) -> str:
-    return sha256(line).hexdigest()
+def _digest(line: str) -> str:
+    return sha256(line.encode()).hexdigest()
 
 
-def _entry(file: str, number: int, line: bytes, record: Record, outcome: str, codes: tuple[str, ...]) -> bytes:
+def _entry(file: str, number: int, record: Record, outcome: str, codes: tuple[str, ...]) -> bytes:
     """Return the ledger's line for a generated line, in JSON; ``disposition`` is what an accepted row shows."""
-
-    def text(value: str | None) -> str:
-        return "null" if value is None else f'"{value}"'
-
-    defect = json.dumps(record.defect.name if record.defect else None)
-    return (
-        f'{{"file":"{file}","line":{number},"bronze_id":"{_digest(line)}","dlq_topic":"{record.flow.dlq_topic}",'
-        f'"dlq_partition":{record.dlq_partition},"dlq_offset":{record.dlq_offset},"profile":{text(record.profile)},'
-        f'"kind":"{record.kind}","defect":{defect},"outcome":"{outcome}",'
-        f'"violations":[{",".join(map(text, codes))}],"disposition":{text(record.disposition)},'
-        f'"incident":{text(record.incident)},"poison_pill":{text(record.poison_pill)}}}\n'
-    ).encode()
+    entry = {"file": file, "line": number, "bronze_id": _digest(record.line), "dlq_topic": record.flow.dlq_topic}
+    entry |= {"dlq_partition": record.dlq_partition, "dlq_offset": record.dlq_offset, "profile": record.profile}
+    entry |= {"kind": record.kind, "defect": record.defect.name if record.defect else None, "outcome": outcome}
+    entry |= {"violations": codes, "disposition": record.disposition}
+    entry |= {"incident": record.incident, "poison_pill": record.poison_pill}
+    return f"{_COMPACT.encode(entry)}\n".encode()
 
 
 def _summary(traffic: Traffic, tally: Counter[tuple[str | None, ...]], violations: Counter[str]) -> dict[str, Any]:
@@ -246,8 +242,8 @@ def _summary(traffic: Traffic, tally: Counter[tuple[str | None, ...]], violation
     incidents, pills = counted(4, only="accepted"), counted(5, only="accepted")
     return {
         "records": tally.total(),
-        "from": _iso(traffic.start),
-        "to": _iso(traffic.end),
+        "from": iso(traffic.start),
+        "to": iso(traffic.end),
         "outcomes": counted(2),
         "profiles": counted(0, 2),
         "kinds": counted(1, 2),
@@ -258,8 +254,8 @@ def _summary(traffic: Traffic, tally: Counter[tuple[str | None, ...]], violation
                 "name": incident.name,
                 "consumer_group": incident.flow.group,
                 "dlq_topic": incident.flow.dlq_topic,
-                "from": _iso(incident.start),
-                "to": _iso(incident.end),
+                "from": iso(incident.start),
+                "to": iso(incident.end),
                 "records": incidents.get(incident.name, 0),
             }
             for incident in traffic.incidents
@@ -277,7 +273,3 @@ def _summary(traffic: Traffic, tally: Counter[tuple[str | None, ...]], violation
         ],
         "state": traffic.state.to_json() | {"at": traffic.end},
     }
-
-
-def _iso(at: int) -> str:
-    return timestamp_bytes("kip-1317", at).decode()

@@ -11,27 +11,8 @@ from itertools import cycle
 from typing import Any
 
 from pipelines.commands.generated_defects import DEFECTS, Defect
-from pipelines.commands.generated_flows import (
-    COLLIDING,
-    COPYING,
-    FLOWS,
-    KEEPING_HEADERS,
-    OFFSET,
-    REJECTED,
-    SECOND_HOP,
-    SELF_LOOP,
-    SHARE,
-    TIMESTAMP,
-    Failure,
-    Flow,
-    headers_of,
-    in_base64,
-    json_headers,
-    line_of,
-    offset_bytes,
-    payload_of,
-    timestamp_bytes,
-)
+from pipelines.commands.generated_flows import COLLIDING, COPYING, FLOWS, KEEPING_HEADERS, SECOND_HOP, SELF_LOOP, Flow
+from pipelines.commands.generated_letters import REJECTED, SHARE_GROUP, Error, Payload, captured_line
 
 SEGMENT = 300_000
 
@@ -44,7 +25,7 @@ class Record:
     flow: Flow
     dlq_partition: int
     dlq_offset: int
-    value: str
+    value: bytes | None
     disposition: str | None
     kind: str
     incident: str | None = None
@@ -113,8 +94,7 @@ class Traffic:
         self.bad_share, self.bad_owed = bad_share, self.random.random()
         self.defects = cycle(self.random.sample(DEFECTS, len(DEFECTS)))
         self.mix = [flow for flow in FLOWS for _ in range(flow.weight)]
-        self.templates: dict[tuple[Flow, int, Failure], tuple[str, str, str | None]] = {}
-        self.to_be_read_again: deque[tuple[int, int, str, str]] = deque(maxlen=500)
+        self.to_be_read_again: deque[tuple[int, int, Payload]] = deque(maxlen=500)
         self.pills: list[PoisonPill] = []
         days = max(1, round(span / 86_400_000))
         flows = self.random.sample(FLOWS, days)
@@ -157,28 +137,28 @@ class Traffic:
             return self._bad(at)
         draw = self.random.random()
         if incident and draw < 0.75:
-            return self._record(incident.flow, at, "incident", incident.flow.failures[-1], incident=incident.name)
+            return self._record(incident.flow, at, "incident", incident.flow.errors[-1], incident=incident.name)
         if draw > 0.985:
             return self._poison(at)
         draw = self.random.random()
         if draw < 0.01 and self.to_be_read_again:
-            partition, offset, key, value = self.to_be_read_again.popleft()
-            return self._record(SECOND_HOP, at, "second_hop", REJECTED, (partition, offset), (key, value))
+            partition, offset, payload = self.to_be_read_again.popleft()
+            return self._record(SECOND_HOP, at, "second_hop", REJECTED, (partition, offset), payload)
         if draw < 0.011:
             offset = self.state.dlq.setdefault((SELF_LOOP.dlq_topic, 0), self.state.first_offset + 1)
             return self._record(SELF_LOOP, at, "self_loop", REJECTED, (0, offset - 1))
         if draw < 0.013:
             flow = self.random.choice(COPYING)
-            marker = (self.random.choice(('"AAAAAQ=="', '"AAAAAA=="')), '"AAAAAAAA"')
-            return self._record(flow, at, "control_marker", flow.failures[-1], payload=marker)
+            marker = (self.random.choice((b"\0\0\0\1", b"\0\0\0\0")), b"\0\0\0\0\0\0")
+            return self._record(flow, at, "control_marker", flow.errors[-1], payload=marker)
         if draw < 0.018:
-            return self._record(self.random.choice(COPYING), at, "headers_only", REJECTED, payload=("null", "null"))
+            return self._record(self.random.choice(COPYING), at, "headers_only", REJECTED, payload=(None, None))
         if draw < 0.023:
             flow = self.random.choice(KEEPING_HEADERS)
-            return self._record(flow, at, "collision", flow.failures[0], user_headers=COLLIDING)
+            return self._record(flow, at, "collision", flow.errors[0], user_headers=(COLLIDING,))
         flow = self.mix[int(self.random.random() * len(self.mix))]
-        failures = flow.failures
-        ordinary = failures if flow.profile in SHARE else failures[:-1]
+        errors = flow.errors
+        ordinary = errors if flow.profile in SHARE_GROUP else errors[:-1]
         return self._record(flow, at, "ordinary", ordinary[int(self.random.random() * len(ordinary))])
 
     def _poison(self, at: int) -> Record:
@@ -193,7 +173,7 @@ class Traffic:
         pill = self.random.choice(under_way)
         pill.left -= 1
         source = (pill.partition, pill.offset)
-        return self._record(pill.flow, at, "poison_pill", pill.flow.failures[-1], source, poison_pill=pill.name)
+        return self._record(pill.flow, at, "poison_pill", pill.flow.errors[-1], source, poison_pill=pill.name)
 
     def _source_offset(self, flow: Flow, partition: int, kind: str) -> int:
         """Return the next failing offset: in an incident every record fails, otherwise one in many."""
@@ -214,12 +194,12 @@ class Traffic:
         flow: Flow,
         at: int,
         kind: str,
-        failure: Failure,
+        error: Error,
         source: tuple[int, int] | None = None,
-        payload: tuple[str, str] | None = None,
-        user_headers: str = "",
-        incident: str | None = None,
-        poison_pill: str | None = None,
+        payload: Payload | None = None,
+        user_headers: tuple[tuple[str, bytes], ...] = (),
+        defect: Defect | None = None,
+        **labels: str,
     ) -> Record:
         if source:
             partition, offset = source
@@ -228,40 +208,22 @@ class Traffic:
             offset = self._source_offset(flow, partition, kind)
         dlq_partition = partition % flow.dlq_partitions
         dlq_offset = self._dlq_offset(flow, dlq_partition)
-        key, value = payload or payload_of(flow, partition, offset)
+        payload = payload or flow.payload(partition, offset)
         if flow.dlq_topic == "dlq.orders" and kind == "ordinary":
-            self.to_be_read_again.append((dlq_partition, dlq_offset, key, value))
-        before, between, after = self._template(flow, partition, failure)
-        headers = f"{user_headers}{before}{in_base64(offset_bytes(flow.profile, offset))}{between}"
-        if after is not None:
-            headers = f"{headers}{in_base64(timestamp_bytes(flow.profile, at))}{after}"
-        if flow in KEEPING_HEADERS:
-            trace = f"00-{self.random.getrandbits(128):032x}-{self.random.getrandbits(64):016x}-01".encode()
-            headers = f'{{"key":"traceparent","value":"{in_base64(trace)}"}},{headers}'
-        line = line_of(flow, dlq_partition, dlq_offset, at, key, value, headers)
-        return Record(line, flow, dlq_partition, dlq_offset, value, failure.disposition, kind, incident, poison_pill)
-
-    def _template(self, flow: Flow, partition: int, failure: Failure) -> tuple[str, str, str | None]:
-        """Return the headers as JSON, cut at the offset and, for some profiles, at the timestamp."""
-        cut = self.templates.get((flow, partition, failure))
-        if cut is None:
-            before, _, rest = json_headers(flow, headers_of(flow, partition, failure)).partition(in_base64(OFFSET))
-            between, timestamp, after = rest.partition(in_base64(TIMESTAMP))
-            cut = self.templates[flow, partition, failure] = (before, between, after if timestamp else None)
-        return cut
+            self.to_be_read_again.append((dlq_partition, dlq_offset, payload))
+        if flow in KEEPING_HEADERS and not defect:
+            trace = f"00-{self.random.getrandbits(128):032x}-{self.random.getrandbits(64):016x}-01"
+            user_headers = (("traceparent", trace.encode()), *user_headers)
+        headers = (*user_headers, *flow.headers(partition, offset, at, error, defect.values if defect else ()))
+        line = captured_line(flow.dlq_topic, dlq_partition, dlq_offset, at, flow.timestamp_type, payload, headers)
+        line = defect.spoil(line) if defect and defect.spoil else line
+        disposition = None if defect else error.disposition or None
+        return Record(line, flow, dlq_partition, dlq_offset, payload[1], disposition, kind, defect=defect, **labels)
 
     def _bad(self, at: int) -> Record:
         defect = next(self.defects)
         flow = self.random.choice([flow for flow in FLOWS if flow.profile in defect.profiles])
-        failure = self.random.choice(flow.failures)
+        error = self.random.choice(flow.errors)
         partition = self.random.randrange(flow.partitions)
-        offset = self._source_offset(flow, partition, "bad")
-        dlq_partition = partition % flow.dlq_partitions
-        dlq_offset = self._dlq_offset(flow, dlq_partition)
-        moving = {OFFSET: offset_bytes(flow.profile, offset), TIMESTAMP: timestamp_bytes(flow.profile, at)}
-        good = {name: moving.get(value, value) for name, value in headers_of(flow, partition, failure).items()}
-        headers = {name: value for name, value in {**good, **dict(defect.values)}.items() if value is not None}
-        key, value = payload_of(flow, partition, offset)
-        line = line_of(flow, dlq_partition, dlq_offset, at, key, value, json_headers(flow, headers))
-        line = defect.spoil(line) if defect.spoil else line
-        return Record(line, flow, dlq_partition, dlq_offset, value, None, "bad", defect=defect)
+        source = partition, self._source_offset(flow, partition, "bad")
+        return self._record(flow, at, "bad", error, source, defect=defect)

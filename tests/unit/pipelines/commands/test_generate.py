@@ -11,7 +11,7 @@ import pytest
 
 from expectations.silver.dlq_records import CONTRACT
 from pipelines.commands.generate import Truth, generate
-from pipelines.commands.generated_flows import PREFIXES
+from pipelines.commands.generated_letters import PREFIXES
 from pipelines.errors import UsageError
 
 Line = tuple[dict[str, Any], str]  # an entry of the ledger, and its line
