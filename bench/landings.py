@@ -11,7 +11,6 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from local import bundled
@@ -126,13 +125,8 @@ def _request_log(batch: int) -> Iterator[str]:
 def _pushed(name: str, group: int, epoch: int) -> Iterator[str]:
     """Yield a heartbeat that asks for a topology, its push, a describe that shows it, and sometimes a deletion."""
     at = 60.0 * epoch + group
-    chain = ["source", *(f"step-{step}-{epoch if step == 1 else 0}" for step in range(NODES - 2)), "sink"]
-    made = [
-        requests.node("source", 1, [chain[1]], sourceTopics=[f"in-{group}"]),
-        *(requests.node(node, 2, [following]) for node, following in pairwise(chain[1:])),
-        requests.node("sink", 3, sinkTopic=f"in-{group + 1}"),
-    ]
-    topology = requests.description(made)
+    names = ["source", *(f"step-{step}-{epoch if step == 1 else 0}" for step in range(NODES - 2)), "sink"]
+    topology = requests.chain(names, f"in-{group}", f"in-{group + 1}")
     yield requests.heartbeat(at, name, topology_epoch=epoch, required=True)
     yield requests.push(at + 1, name, epoch=epoch, error=0 if group % 5 else 42, topology=topology)
     yield requests.steady(at + 2, name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,14 +86,10 @@ def dead_letters(
 def pushed(group: int, epoch: int, nodes: int) -> Iterator[str]:
     """Yield the request-log lines of one epoch of a group: a heartbeat that asks for a topology, and its push."""
     at, name = 60.0 * epoch + group / 100, f"group-{group}"
-    chain = ["source", *(f"step-{step}-{epoch if step == 7 else 0}" for step in range(nodes - 2)), "sink"]
-    made = [
-        requests.node("source", 1, [chain[1]], sourceTopics=[f"in-{group}"]),
-        *(requests.node(node, 2, [following]) for node, following in pairwise(chain[1:])),
-        requests.node("sink", 3, sinkTopic=f"in-{group + 1}"),
-    ]
+    names = ["source", *(f"step-{step}-{epoch if step == 7 else 0}" for step in range(nodes - 2)), "sink"]
+    topology = requests.chain(names, f"in-{group}", f"in-{group + 1}")
     yield requests.heartbeat(at, name, topology_epoch=epoch, required=True)
-    yield requests.push(at + 1, name, epoch=epoch, topology=requests.description(made))
+    yield requests.push(at + 1, name, epoch=epoch, topology=topology)
 
 
 def stated(topic: int, times: int) -> str:

@@ -3,59 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any
 
 from bench.scenarios.errors import uuid
 from bench.scenarios.times import HOUR, MINUTE, moment
-from tests.testing.requests import description, node
+from tests.testing.requests import BEGIN, chain, exchange, logged
 
 
 def _chain(source: str, sink: str, steps: Iterable[str], stores: Sequence[str]) -> dict[str, Any]:
     """Return a topology description with one chain of processors, named as Streams names them."""
     names = [f"KSTREAM-{step}-{number:010}" for number, step in enumerate(("SOURCE", *steps, "SINK"))]
-    made = [node(names[0], 1, [names[1]], sourceTopics=[source])]
-    made += [
-        node(name, 2, [after], stores=list(stores) if index == 0 else [])
-        for index, (name, after) in enumerate(pairwise(names[1:]))
-    ]
-    return description([*made, node(names[-1], 3, sinkTopic=sink)])
+    return chain(names, source, sink, stores)
 
 
-def _request_line(
-    at: int,
-    number: int,
-    client: str,
-    connection: str,
-    api: tuple[int, int, str],
-    request: Mapping[str, Any],
-    response: Mapping[str, Any],
-) -> str:
-    """Return a line as ``kafka.request.logger`` of a 4.4 broker writes it at DEBUG."""
-    key, version, name = api
-    header = {"requestApiKey": key, "requestApiVersion": version, "correlationId": number, "clientId": client}
-    body = {
-        "isForwarded": False,
-        "requestHeader": header | {"requestApiKeyName": name},
-        "request": request,
-        "response": {"throttleTimeMs": 0, **response},
-        "connection": f"10.0.0.1:9092-{connection}-0-14",
-        "totalTimeMs": 9.008,
-        "requestQueueTimeMs": 1.561,
-        "localTimeMs": 7.161,
-        "remoteTimeMs": 0.0,
-        "throttleTimeMs": 0,
-        "responseQueueTimeMs": 0.205,
-        "sendTimeMs": 0.079,
-        "securityProtocol": "PLAINTEXT",
-        "principal": "User:ANONYMOUS",
-        "listener": "PLAINTEXT",
-        "clientInformation": {"softwareName": "apache-kafka-java", "softwareVersion": "4.4.0"},
-    }
-    time = f"{moment(at):%Y-%m-%d %H:%M:%S},{at % 1000:03}"
-    return f"[{time}] DEBUG Completed request:{json.dumps(body, separators=(',', ':'))} (kafka.request.logger)"
+def _since_begin(at: int) -> float:
+    """Return the seconds from which builders make a time in ms since 1970."""
+    return (moment(at) - BEGIN).total_seconds()
 
 
 class Changes:
@@ -73,30 +38,24 @@ class Changes:
         r = self.random
         first = self.start - r.randrange(60 * HOUR, 100 * HOUR)
         member, connection = uuid(r), f"10.0.{r.randrange(256)}.{r.randrange(256)}:{r.randrange(30000, 60000)}"
+        connection = f"10.0.0.1:9092-{connection}-0-14"
         steps = ["FILTER", "MAPVALUES", "AGGREGATE"][: r.randrange(1, 4)]
         stores = [f"{group}-store"] if r.random() < 0.5 else []
 
-        def exchange(at: int, api: tuple[int, int, str], request: dict[str, Any], response: dict[str, Any]) -> None:
-            number = len(self.requests) + 1
-            client = f"{group}-StreamThread-1-consumer"
-            self.requests.append((at, _request_line(at, number, client, connection, api, request, response)))
+        def log(at: int, api: str, request: dict[str, Any], response: dict[str, Any]) -> None:
+            number, client = len(self.requests) + 1, f"{group}-StreamThread-1-consumer"
+            line = exchange(api, _since_begin(at), request, response, number, client=client, connection=connection)
+            self.requests.append((at, line))
 
         def push(at: int, wire: dict[str, Any], epoch: int, error: int = 0) -> None:
             heartbeat = {"groupId": group, "memberId": member, "memberEpoch": 0}
             heartbeat |= {"topology": {"epoch": epoch, "subtopologies": []}, "shutdownApplication": False}
-            said: dict[str, Any] = {
-                "errorCode": 0,
-                "errorMessage": None,
-                "memberId": member,
-                "memberEpoch": 1,
-                "status": [],
-            }
-            asked = said | {"topologyDescriptionRequired": True}
-            exchange(at - 250, (88, 1, "STREAMS_GROUP_HEARTBEAT"), heartbeat, asked)
+            asked = {"errorCode": 0, "errorMessage": None, "memberId": member, "memberEpoch": 1, "status": []}
+            log(at - 250, "STREAMS_GROUP_HEARTBEAT", heartbeat, asked | {"topologyDescriptionRequired": True})
             request = {"groupId": group, "memberId": member, "topologyEpoch": epoch, "topologyDescription": wire}
             text = f"Topology epoch {epoch} does not match the group's current topology epoch 0." if error else None
             answer = {"errorCode": error, "errorMessage": text}
-            exchange(at, (93, 0, "STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE"), request, answer)
+            log(at, "STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE", request, answer)
 
         wire = _chain(source, sink, steps, stores)
         push(first, wire, 0)
@@ -120,7 +79,7 @@ class Changes:
         )
         for index, text in enumerate(said):
             when = at - 40 * (len(said) - 1 - index)
-            self.starts.append((when, f"[{moment(when):%Y-%m-%d %H:%M:%S},{when % 1000:03}] INFO {text}"))
+            self.starts.append((when, logged(_since_begin(when), text, "INFO")))
 
     def state(self, client: str, topic: str, changed_at: int | None = None, first: int | None = None) -> None:
         """State a producer's settings days before and, if it changed, what it lost shortly before the incident.

@@ -6,7 +6,6 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -16,16 +15,11 @@ from deltalake import write_deltalake
 from expectations.contract import contract_of
 from pipelines.settings import Settings
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
+from tests.testing.requests import at, logged
 
-BEGIN = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 TRACEPARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 SHARE_PARTITION = "(kafka.server.share.SharePartition)"
-
-
-def at(seconds: float = 0.0) -> datetime:
-    """The time this many seconds after the test's beginning."""
-    return BEGIN + timedelta(seconds=seconds)
 
 
 def millis(seconds: float = 0.0) -> int:
@@ -69,12 +63,6 @@ def producer(client_id: str = "checkout-1", topic: str = "orders", mode: Any = "
     """A statement about a producer whose brokers and topic support idempotence."""
     stated = {"client_id": client_id, "topic": topic, "client_version": "1.0.0", "enable_idempotence": mode}
     return json.dumps(stated | {"broker_version": "4.4.0", "message_format_version": "2"} | more)
-
-
-def logged(seconds: float, message: str, level: str = "ERROR") -> str:
-    """An event of a broker's log; the message can have several lines."""
-    moment = at(seconds)
-    return f"[{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03}] {level} {message}"
 
 
 def started(seconds: float, node: int = 1, component: str = "BrokerServer") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 BEGIN = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
@@ -19,7 +19,7 @@ KEYS = {
 _numbers = count(1)
 
 
-def at(seconds: float) -> datetime:
+def at(seconds: float = 0.0) -> datetime:
     """The time this many seconds after the test's beginning."""
     return BEGIN + timedelta(seconds=seconds)
 
@@ -31,8 +31,10 @@ def exchange(
     response: Mapping[str, Any],
     number: int | None = None,
     version: int | None = None,
+    client: str = "app-1",
+    connection: str = "127.0.0.1:9092-127.0.0.1:50000-0-1",
 ) -> str:
-    """One line as ``kafka.request.logger`` writes it at DEBUG."""
+    """One line as ``kafka.request.logger`` of a 4.4 broker writes it at DEBUG."""
     key, newest = KEYS.get(api, (999, 0))
     version = newest if version is None else version
     number = next(_numbers) if number is None else number
@@ -42,17 +44,33 @@ def exchange(
             "requestApiKey": key,
             "requestApiVersion": version,
             "correlationId": number,
-            "clientId": "app-1",
+            "clientId": client,
             "requestApiKeyName": api,
         },
         "request": dict(request),
         "response": {"throttleTimeMs": 0, **response},
-        "connection": "127.0.0.1:9092-127.0.0.1:50000-0-1",
-        "totalTimeMs": 4.5,
+        "connection": connection,
+        "totalTimeMs": 9.008,
+        "requestQueueTimeMs": 1.561,
+        "localTimeMs": 7.161,
+        "remoteTimeMs": 0.0,
+        "throttleTimeMs": 0,
+        "responseQueueTimeMs": 0.205,
+        "sendTimeMs": 0.079,
+        "securityProtocol": "PLAINTEXT",
         "principal": "User:ANONYMOUS",
+        "listener": "PLAINTEXT",
+        "clientInformation": {"softwareName": "apache-kafka-java", "softwareVersion": "4.4.0"},
     }
-    time = f"{at(seconds):%Y-%m-%d %H:%M:%S},{at(seconds).microsecond // 1000:03}"
-    return f"[{time}] DEBUG Completed request:{json.dumps(body, separators=(',', ':'))} (kafka.request.logger)"
+    return logged(
+        seconds, f"Completed request:{json.dumps(body, separators=(',', ':'))} (kafka.request.logger)", "DEBUG"
+    )
+
+
+def logged(seconds: float, message: str, level: str = "ERROR") -> str:
+    """An event of a broker's log; the message can have several lines."""
+    moment = at(seconds)
+    return f"[{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03}] {level} {message}"
 
 
 def node(name: str, node_type: int = 2, successors: Sequence[str] = (), **more: Any) -> dict[str, Any]:
@@ -69,15 +87,18 @@ def description(*subtopologies: Sequence[dict[str, Any]], stores: Sequence[tuple
     }
 
 
+def chain(names: Sequence[str], source: str, sink: str, stores: Sequence[str] = ()) -> dict[str, Any]:
+    """A topology of nodes in a line, from a topic to another one; the first processor has the stores."""
+    first = node(names[0], 1, [names[1]], sourceTopics=[source])
+    processors = [node(name, 2, [after]) for name, after in pairwise(names[1:])]
+    for processor in processors[:1]:
+        processor["stores"] = list(stores)
+    return description([first, *processors, node(names[-1], 3, sinkTopic=sink)])
+
+
 def passing(source: str = "in", sink: str = "out", processor: str = "filter") -> dict[str, Any]:
     """A topology of three nodes: source, processor, sink."""
-    return description(
-        [
-            node("source", 1, [processor], sourceTopics=[source]),
-            node(processor, 2, ["sink"]),
-            node("sink", 3, sinkTopic=sink),
-        ]
-    )
+    return chain(["source", processor, "sink"], source, sink)
 
 
 def push(

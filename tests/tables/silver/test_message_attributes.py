@@ -13,7 +13,8 @@ from pipelines.settings import Settings
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import run, warehouse_of
-from tests.testing.deliveries import BEGIN, store
+from tests.testing.deliveries import store
+from tests.testing.requests import BEGIN
 
 TABLE = "silver.message_attributes"
 OURS = {"cluster": "default"}
