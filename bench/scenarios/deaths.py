@@ -53,13 +53,8 @@ def _skip(r: random.Random, share: float) -> int:
 
 def dying(topic: Topic, incident: Incident, times: list[int], share: float) -> Iterator[Source]:
     """Yield the record that dies at each of these times; ``share`` is that of the log that dies."""
-    by_verdict = {
-        "POISON_PILL": _pills,
-        "KEY_LOCAL": _keys_die,
-        "PARTITION_LOCAL": _partition_dies,
-        "UNDETERMINED": _scatter,
-    }
-    return by_verdict.get(incident.verdict, _spread)(topic, incident, times, share)
+    dying_of = {"POISON_PILL": _pills, "UNDETERMINED": _scatter}.get(incident.verdict, _along_the_log)
+    return dying_of(topic, incident, times, share)
 
 
 def _pills(topic: Topic, incident: Incident, times: list[int], share: float) -> Iterator[Source]:
@@ -107,25 +102,18 @@ def _next(
     return partition, number
 
 
-def _keys_die(topic: Topic, incident: Incident, times: list[int], share: float) -> Iterator[Source]:
-    keys, cursors = incident.keys, dict[int, int]()
+def _along_the_log(topic: Topic, incident: Incident, times: list[int], share: float) -> Iterator[Source]:
+    """Yield records one after another: of some keys, of one partition, or of all, where in each the same share dies."""
+    r, keys, cursors, order = topic.random, incident.keys, dict[int, int](), list[int]()
     for turn, at in enumerate(times):
-        key = keys[turn] if turn < len(keys) else topic.random.choice(keys)
-        source = _next(topic, incident, cursors, topic.partition_of(key), times[0], share)
+        key = None
+        if incident.verdict == "KEY_LOCAL":
+            key = keys[turn] if turn < len(keys) else r.choice(keys)
+            partition = topic.partition_of(key)
+        elif incident.verdict == "PARTITION_LOCAL":
+            partition = incident.partition
+        else:
+            order = order or r.sample(range(topic.partitions), topic.partitions)
+            partition = order.pop()
+        source = _next(topic, incident, cursors, partition, times[0], share)
         yield topic.record(incident.consumer, source, at, incident.trait, key)
-
-
-def _partition_dies(topic: Topic, incident: Incident, times: list[int], share: float) -> Iterator[Source]:
-    cursors = dict[int, int]()
-    for at in times:
-        source = _next(topic, incident, cursors, incident.partition, times[0], share)
-        yield topic.record(incident.consumer, source, at, incident.trait)
-
-
-def _spread(topic: Topic, incident: Incident, times: list[int], share: float) -> Iterator[Source]:
-    """Yield records of all partitions; in each the same share dies."""
-    cursors, order = dict[int, int](), list[int]()
-    for at in times:
-        order = order or topic.random.sample(range(topic.partitions), topic.partitions)
-        source = _next(topic, incident, cursors, order.pop(), times[0], share)
-        yield topic.record(incident.consumer, source, at, incident.trait)

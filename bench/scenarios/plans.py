@@ -256,9 +256,8 @@ class Plan:
                 self._application("unrelated"), f"other-in.{self.name}", f"other-out.{self.name}", [elsewhere]
             )
         if kind == "broker_restart":
-            for before, node in (
-                ((3, self.node + 2), (1, self.node + 1)) if r.random() < 0.5 else ()
-            ):  # a rolling restart
+            rolling = ((3, self.node + 2), (1, self.node + 1)) if r.random() < 0.5 else ()
+            for before, node in rolling:
                 self.changes.start_broker(changes[0] - before * r.randrange(MINUTE, 4 * MINUTE), node)
             self.changes.start_broker(changes[0], self.node)
         elif r.random() < 0.2:

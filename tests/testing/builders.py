@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipelines.catalog import stages, stages_of_type
+from pipelines.commands.generated_letters import REJECTED, SHARE, headers_of
 from pipelines.run import contracts, runner
 from pipelines.settings import Settings, load
 from pipelines.stage import Land, Stage
@@ -36,15 +37,9 @@ def kip_1191(
     message: str = "Offset rejected by client.",
 ) -> list[tuple[str, bytes | None]]:
     """The six headers that a 4.4 broker writes, in its order."""
-    values = {
-        "topic": topic,
-        "partition": partition,
-        "offset": offset,
-        "group": group,
-        "delivery.count": count,
-        "message": message,
-    }
-    return [(f"__dlq.errors.{name}", str(value).encode()) for name, value in values.items()]
+    facts = {"original_topic": topic, "original_partition": partition, "original_offset": offset}
+    facts |= {"consumer_group": group, "delivery_count": count, "error_message": message}
+    return headers_of(SHARE, REJECTED, facts)
 
 
 BROKEN = kip_1191()[1:]
