@@ -182,8 +182,7 @@ def _write(
         files.ledger.write(_entry(files.name, number, record, outcome, codes))
         pill = record.poison_pill
         tally[record.profile, record.kind, outcome, record.disposition, record.incident, pill] += 1
-        for code in codes:
-            violations[code] += 1
+        violations.update(codes)
         if number % CHUNK == 0:
             advanced(CHUNK)
 

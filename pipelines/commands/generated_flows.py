@@ -40,7 +40,7 @@ class Flow:
     def headers(
         self, partition: int, offset: int, at: int, error: Error, instead: Iterable[tuple[str, bytes | None]] = ()
     ) -> list[tuple[str, bytes]]:
-        """Return the headers of a dead letter, by columns some with other values ``instead``, or without them."""
+        """Return the headers of a dead letter; ``instead`` has other values for some columns, None for no header."""
         trace = f"{error.exception}: {error.message}\n\tat com.example.Task.run(Task.java:42)"
         facts: dict[str, Fact] = {"original_topic": self.topic, "original_partition": partition}
         facts |= {"original_offset": offset, "original_timestamp": at - 1500, "routed_at": iso(at)}
