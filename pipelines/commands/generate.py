@@ -182,7 +182,8 @@ def _write(
         files.ledger.write(_entry(files.name, number, record, outcome, codes))
         pill = record.poison_pill
         tally[record.profile, record.kind, outcome, record.disposition, record.incident, pill] += 1
-        violations.update(codes)
+        if codes:
+            violations.update(codes)
         if number % CHUNK == 0:
             advanced(CHUNK)
 

@@ -43,7 +43,8 @@ class Flow:
         """Return the headers of a dead letter; ``instead`` has other values for some columns, None for no header."""
         trace = f"{error.exception}: {error.message}\n\tat com.example.Task.run(Task.java:42)"
         facts: dict[str, Fact] = {"original_topic": self.topic, "original_partition": partition}
-        facts |= {"original_offset": offset, "original_timestamp": at - 1500, "routed_at": iso(at)}
+        facts |= {"original_offset": offset, "original_timestamp": at - 1500}
+        facts |= {"routed_at": iso(at)} if self.profile == DRAFT else {}
         facts |= {"consumer_group": self.group, "connector_name": "warehouse-sink", "task_id": 0}
         facts |= {"exception_stacktrace": trace, **dict(instead)}
         return headers_of(self.profile, error, facts)
