@@ -26,6 +26,7 @@ ACKNOWLEDGED = ("silver.acknowledgements", "quarantine.acknowledgements", "held.
 MOST_WORDS = 50  # of records that are named by a condition: to search each takes its time
 _MESSAGE = re.compile(r"(?P<topic>.+):(?P<partition>\d{1,10}):(?P<offset>\d{1,19})")
 _COLUMNS = ("cluster", "_bronze_id", "topic", "topic_id", "partition", "offset", "timestamp", "key", "value", "headers")
+_OF_PLACES = ("topic", "topic_id", "partition", "offset", "timestamp")  # named `dlq_...` where bronze was read
 _OF_MESSAGES = ("cluster", "_bronze_id", "topic", "partition", "offset", "headers")
 
 
@@ -45,7 +46,7 @@ class Selector:
 
 @dataclass
 class Selected:
-    """Landed records of a selector, the values to search for, and what other records tell as well.
+    """Records of a selector, the values to search for, and what other records tell as well.
 
     A letter has ``cluster``, ``_bronze_id``, ``topic_id``, ``timestamp`` and ``place``: topic, partition, offset.
     ``acknowledgements`` are the rows of bronze of what producers were told about the records, or about their source.
@@ -100,7 +101,8 @@ def _read(text: str) -> bytes:
 def select(warehouse: Warehouse, selector: Selector, secret: bytes, known: Sequence[Mapping[str, Any]]) -> Selected:
     """Return the records of a selector in all clusters, with those that an interrupted erasure ``known`` noted.
 
-    Copies of a record, such as those from a file and from its topic, are all of them.
+    Copies of a record, such as those from a file and from its topic, are all of them. A record counts wherever it is:
+    its row of bronze may be gone by its age.
     """
     found = Selected(values=[] if selector.finds_words else [selector.value])
     words = Words.of(found.values, secret)
@@ -110,16 +112,32 @@ def select(warehouse: Warehouse, selector: Selector, secret: bytes, known: Seque
         if record["is_whole"] and record["table"] == DEAD_LETTERS
     }
     ids |= _ids(warehouse, selector)
-    if _has_rows(warehouse, DEAD_LETTERS):
-        records = set()
-        for _, rows in rewriting.rows_of(warehouse, DEAD_LETTERS, _COLUMNS):
-            for row in _meant(rows, selector, words, ids):
-                ids.add((row["cluster"], row["_bronze_id"]))
-                if row["offset"] is not None:
-                    records.add(_record(row))
-        _look_at_all(warehouse, ids, records, selector, found)
+    records = set()
+    for rows in _letters(warehouse):
+        for row in _meant(rows, selector, words, ids):
+            ids.add((row["cluster"], row["_bronze_id"]))
+            if row["offset"] is not None:
+                records.add(_record(row))
+    _look_at_all(warehouse, ids, records, selector, found)
     _look_at_acknowledgements(warehouse, selector, found)
     return found
+
+
+def _letters(warehouse: Warehouse) -> Iterator[ArrowTable]:
+    """Yield the dead letters of bronze, and those that stages made of them, in bronze's columns, file by file."""
+    import pyarrow as arrow
+
+    for table in (DEAD_LETTERS, *OF_RECORDS):
+        names = dict(zip(_COLUMNS, _COLUMNS, strict=True))
+        if table != DEAD_LETTERS:
+            names |= {name: f"dlq_{name}" for name in _OF_PLACES}
+            names |= {"headers": "user_headers" if table.startswith("silver.") else "headers"}
+        for rows in _rows_of_each(warehouse, (table,), [*names.values()]):
+            cells = (
+                rows.column(name) if name in rows.column_names else arrow.nulls(rows.num_rows)
+                for name in names.values()
+            )
+            yield arrow.table(dict(zip(names, cells, strict=True)))
 
 
 def _has_rows(warehouse: Warehouse, table: str) -> bool:
@@ -186,18 +204,20 @@ def _look_at_all(
     own_headers: set[Header] = set()
     own_values: dict[bytes, None] = {}
     others: list[ArrowTable] = []
-    for _, rows in rewriting.rows_of(warehouse, DEAD_LETTERS, _COLUMNS):
-        names = ["cluster", "_bronze_id", "topic", "topic_id", "partition", "offset", "timestamp"]
+    letters: dict[tuple[Any, ...], dict[str, Any]] = {}  # a row of silver is that of its row of bronze
+    for rows in _letters(warehouse):
         rest = []
-        for at, row in enumerate(rows.select(names).to_pylist()):
+        for at, row in enumerate(rows.select(["cluster", "_bronze_id", *_OF_PLACES]).to_pylist()):
             if (row["cluster"], row["_bronze_id"]) not in ids and _record(row) not in records:
                 rest.append(at)
                 continue
-            found.letters.append(row | {"place": (row["topic"], row["partition"], row["offset"])})
+            place = (row["topic"], row["partition"], row["offset"])
+            letters.setdefault((row["cluster"], row["_bronze_id"], *place), row | {"place": place})
             content = rows.slice(at, 1).select(["key", "value", "headers"]).to_pylist()[0]
             own_headers |= {(header["key"], header["value"]) for header in content["headers"] or () if header}
             own_values |= dict.fromkeys(value for value in (content["key"], content["value"]) if value)
         others.append(rows.select(["key", "value", "headers"]).take(arrow.array(rest, arrow.int64())))
+    found.letters += letters.values()
     for rows in others if found.letters else ():
         for key, value, headers in zip(*(rows.column(name).to_pylist() for name in rows.column_names), strict=True):
             if key is not None and (prefix := prefix_of(key)):
