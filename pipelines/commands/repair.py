@@ -40,6 +40,7 @@ class Repaired:
 def repair(settings: Settings, is_dry_run: bool, accepts_loss: bool) -> Iterator[Repaired]:
     """Repair each table that is damaged, then forget the progress of stages that have rows to make again.
 
+    All files are read while others write; the lock is for tables in which something was found: they are read again.
     A kill between two steps leaves what a rerun goes on with.
 
     Raises UsageError: no warehouse yet, or only Spark opens it. WriterBusy: another process writes.
@@ -49,8 +50,19 @@ def repair(settings: Settings, is_dry_run: bool, accepts_loss: bool) -> Iterator
     if is_dry_run:
         yield from _repaired(warehouse, tables, True, accepts_loss)
         return
+    damaged = [table for table in tables if _is_damaged(warehouse, table)]
     with lock.writer(settings, "afterlog repair"):
-        yield from _repaired(warehouse, tables, False, accepts_loss)
+        yield from _repaired(warehouse, damaged, False, accepts_loss)
+
+
+def _is_damaged(warehouse: Warehouse, table: str) -> bool:
+    """Tell whether something of a table seems damaged; what another process removes meanwhile seems to be."""
+    try:
+        if any(_log(warehouse, table, is_dry_run=True)) or warehouse.missing_commit(table) is not None:
+            return True
+        return bool(warehouse.damaged_files(table) or damage.unreadable_files(warehouse, table))
+    except AfterlogError:
+        return True
 
 
 def _repaired(warehouse: Warehouse, tables: Sequence[str], is_dry_run: bool, accepts_loss: bool) -> Iterator[Repaired]:

@@ -17,6 +17,8 @@ from pipelines.cli import app
 from pipelines.commands import doctor
 from pipelines.commands.repair import AWAY, Repaired, repair
 from pipelines.settings import Settings, load
+from pipelines.stores import lock
+from pipelines.warehouse import damage as damaged_files
 from pipelines.warehouse import progress, rewriting
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import s3
@@ -130,6 +132,24 @@ def test_bytes_that_changed_are_found_by_reading(spark: SparkSession, settings: 
     assert repaired(settings) == []
     run(spark, settings)
     assert known(settings) == whole
+
+
+def test_all_is_read_while_others_write_and_only_damage_under_the_lock(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(data_files(settings, SUMMARY)[0], random.Random(4))
+    held: dict[str, list[bool]] = {}
+    unreadable = damaged_files.unreadable_files
+
+    def noted(warehouse: Warehouse, table: str) -> list[str]:
+        held.setdefault(table, []).append(lock.holder(settings.warehouse) is not None)
+        return unreadable(warehouse, table)
+
+    monkeypatch.setattr(damaged_files, "unreadable_files", noted)
+    assert [item.table for item in repaired(settings)] == [SUMMARY]
+    assert held.pop(SUMMARY) == [False, True]
+    assert len(held) > 20
+    assert {*map(tuple, held.values())} == {(False,)}
 
 
 def test_objects_that_are_missing_cut_off_or_changed_are_taken_out(
