@@ -160,7 +160,7 @@ def _copied(
     there = backups.sizes(place)
     for attempt in range(1, ATTEMPTS + 1):
         copy = _Copy(warehouse.store, place, known, there, is_dry_run)
-        taken = _taken(warehouse)
+        taken = _looked(warehouse) if is_dry_run else _taken(warehouse)
         try:
             return _manifest(warehouse, taken, _files(warehouse, taken, copy)), copy
         except Vanished as gone:
@@ -176,10 +176,15 @@ def _copied(
 def _taken(warehouse: Warehouse) -> Taken:
     """Note what is there while nobody writes."""
     with lock.writer(warehouse.settings, "afterlog backup"), replays.writing(warehouse):
-        tables = stored(warehouse, "backups are made")
-        journal = journals.snapshot(place_of(warehouse.settings))
-        databases = {} if journal is None else {f"{DIRECTORY}/{journals.NAME}": journal}
-        return belongings.take(warehouse, tables, databases)
+        return _looked(warehouse)
+
+
+def _looked(warehouse: Warehouse) -> Taken:
+    """Note what is there. Beside writers tables can be of different moments, which is enough to count files."""
+    tables = stored(warehouse, "backups are made")
+    journal = journals.snapshot(place_of(warehouse.settings))
+    databases = {} if journal is None else {f"{DIRECTORY}/{journals.NAME}": journal}
+    return belongings.take(warehouse, tables, databases)
 
 
 def _files(warehouse: Warehouse, taken: Taken, copy: _Copy) -> dict[str, Kept]:

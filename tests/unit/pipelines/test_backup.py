@@ -463,6 +463,17 @@ def test_nothing_goes_that_is_still_to_copy(here: Places, monkeypatch: pytest.Mo
     assert readable(Warehouse(here.settings)) == before
 
 
+def test_what_would_be_copied_is_told_while_a_writer_works(here: Places) -> None:
+    settings = here.settings.model_copy(update={"lock": here.settings.lock.model_copy(update={"wait_seconds": 0.1})})
+    filled(settings)
+    with lock.writer(settings, "afterlog run"):
+        would = backup.backup(settings, here.place, None, True, said.append)
+        with pytest.raises(WriterBusy):
+            backup.backup(settings, here.place, None, False, said.append)
+    made = here.backup()
+    assert (would.backup, would.tables, would.files, would.bytes) == (None, made.tables, made.files, made.bytes)
+
+
 def test_a_file_that_went_meanwhile_is_told_and_the_backup_begins_anew(
     here: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
