@@ -82,7 +82,7 @@ def erase(
         found, redaction = _begun(warehouse, selector, secret, under_way)
         planned = [loss.table for loss in _planned(warehouse, tables, redaction)]
         goes = [table for table in tables if table in planned or table in under_way.committed]
-        rewriting.refuse_unread(warehouse, [table for table in goes if table not in under_way.committed])
+        rewriting.refuse_unread(warehouse, [table for table in goes if not _ends_with_it(warehouse, table, under_way)])
         keep(warehouse, under_way, redaction)
         announce("begun")
         _note_whole(warehouse, under_way, found)
@@ -179,6 +179,12 @@ def _loses_its_past(warehouse: Warehouse, table: str, redaction: Redaction) -> b
     return bool(search.search(warehouse.store, redaction.words, warehouse.place(table)).found)
 
 
+def _ends_with_it(warehouse: Warehouse, table: str, under_way: UnderWay) -> bool:
+    """Tell whether the last commit of a table is that of the erasure, which is no news to any stage."""
+    before = under_way.committed.get(table)
+    return before is not None and warehouse.last_version(table) == before + 1
+
+
 def _note_whole(warehouse: Warehouse, under_way: UnderWay, found: Selected) -> None:
     """Note the records that are forgotten, before anything of them is erased."""
     erased.add(warehouse, [_noted(under_way, DEAD_LETTERS, row, True) for row in found.letters])
@@ -238,8 +244,7 @@ def _erase_table(
     before = under_way.committed[table]
     rewriting.follow(warehouse, table, before, before + 1)
     announce(f"progress follows {table}")
-    if warehouse.last_version(table) == before + 1:
-        rewriting.cut(warehouse, table)
+    rewriting.cut(warehouse, table)  # also if others wrote since an earlier process was killed: all stages read that
     announce(f"{table} has no past")
 
 

@@ -14,18 +14,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines import moments
+from pipelines.backup import backup
 from pipelines.commands.erase import erase
 from pipelines.commands.maintain import maintain
 from pipelines.commands.selection import Selector
+from pipelines.errors import UsageError
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Settings, load
 from pipelines.settings.retention import Retention
 from pipelines.stores import lock
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import s3
-from tests.testing.builders import BROKEN, kip_1191, land, line, rows, run, warehouse_of
+from tests.testing.builders import BROKEN, kip_1191, land, line, rows, run, run_chain, warehouse_of
 from tests.testing.canaries import MARKER, with_marker
 from tests.testing.deliveries import acknowledgement
+from tests.testing.upkeep import maintained
 
 WHO = MARKER.encode()
 KEY = Selector("key", WHO)
@@ -40,7 +43,7 @@ def of_person(offset: int, topic: str = "dlq.orders", at: int | str | None = Non
     return line(offset, topic=topic, headers=[*headers, own], key=WHO, value=json.dumps({"at": STREET}).encode())
 
 
-def maintained(settings: Settings, days: int, **ages: str) -> dict[str, int]:
+def gone_by_age(settings: Settings, days: int, **ages: str) -> dict[str, int]:
     """Maintain as if so many days had gone by; return how many rows went of each table."""
     short = settings.model_copy(update={"retention": Retention.model_validate(ages)})
     at = moments.now() + timedelta(days=days)
@@ -60,7 +63,7 @@ def test_records_whose_bronze_went_by_its_age_are_forgotten(spark: SparkSession,
     run(spark, settings, BRONZE, SILVER)
     before = {table: len(rows(spark, settings, table)) for table in (SILVER, QUARANTINE, HELD)}
     assert before == {SILVER: 32, QUARANTINE: 2, HELD: 12}
-    assert maintained(settings, 20, bronze="10 days") == {BRONZE: 44}  # the two that were refused can be readmitted
+    assert gone_by_age(settings, 20, bronze="10 days") == {BRONZE: 44}  # the two that were refused can be readmitted
 
     done = erase(settings, KEY)
 
@@ -76,6 +79,46 @@ def test_records_whose_bronze_went_by_its_age_are_forgotten(spark: SparkSession,
     done_by_run = run(spark, accepting, BRONZE, SILVER)[SILVER]
     assert (done_by_run.read, done_by_run.quarantined) == (12, 12)  # what was held, and none of what landed again
     assert left(settings) == []
+
+
+def test_no_log_checkpoint_or_later_backup_has_it(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
+    says = kip_1191(offset=7, message=f"customer {MARKER} is unknown")
+    land(settings, {"a.jsonl": [*(line(number) for number in range(5)), line(7, key=WHO, headers=says)]})
+    run_chain(spark, settings)
+    maintained(settings, [SILVER], 1)
+    files = with_marker([Path(settings.warehouse)])
+    assert {name.rpartition(".")[0].rpartition(".")[2] for name in files if "_delta_log" in name} >= {"checkpoint"}
+    assert any("_delta_log" in name and name.endswith(".json") for name in files)  # minima and maxima
+
+    assert erase(settings, KEY).is_done
+
+    assert with_marker([Path(settings.warehouse)]) == []
+    maintained(settings, [BRONZE, SILVER], 2)
+    backup(settings, str(tmp_path / "backups"), None, False, print)
+    assert with_marker([Path(settings.warehouse), tmp_path / "backups"]) == []
+
+
+def test_a_run_between_a_killed_erasure_and_the_next_keeps_nothing(spark: SparkSession, settings: Settings) -> None:
+    def die(step: str) -> None:
+        if step == f"{BRONZE} is committed":
+            raise KeyboardInterrupt
+
+    land(settings, {"a.jsonl": [*(line(number) for number in range(5)), of_person(7)]})
+    run_chain(spark, settings)
+    with pytest.raises(KeyboardInterrupt):
+        erase(settings, KEY, die)
+    land(settings, {"b.jsonl": [line(20)]})
+    run_chain(spark, settings, BRONZE)
+    with pytest.raises(UsageError, match=f"{SILVER} has still to read"):
+        erase(settings, KEY)
+    run_chain(spark, settings)
+
+    done = erase(settings, KEY)
+
+    assert done.is_done, done.left
+    assert left(settings) == []
+    assert sorted(row["dlq_offset"] for row in rows(spark, settings, SILVER)) == [*range(5), 7, 20]
+    assert {ran.status for ran in run_chain(spark, settings).values()} == {"idle"}
 
 
 def told(offset: int, street: str, topic: str = "orders", **more: Any) -> str:
