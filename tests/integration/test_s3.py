@@ -20,6 +20,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from expectations.contract import Column, Contract
+from pipelines import moments
 from pipelines.commands import maintain
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.settings import ROOT, Settings, load
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 BUCKET = "lakehouse"
 NUMBERS = Contract("silver.numbers", "Numbers.", (Column("n", "bigint", "A number."),), grain=("n",))
+SUMMARY = replace(NUMBERS, table="gold.dlq_summary")
 SECONDS = 3  # a lease's life
 # A writer that inserts the numbers that it reads. After "deaf" it does not look at the lease: only its log store does.
 WRITER = """
@@ -76,6 +78,23 @@ from pipelines.stores import lock
 with lock.writer(load(warehouse=sys.argv[1]), "the killed one"):
     print("ready", flush=True)
     time.sleep(600)
+"""
+# A process that follows: for each number that it reads it takes the lease, inserts the number and gives the lease back.
+FOLLOWER = """
+import sys
+import pyarrow
+from dataclasses import replace
+from pipelines.settings import Lock, load
+from pipelines.stores import lock
+from pipelines.warehouse.tables import Warehouse
+from tests.integration.test_s3 import SUMMARY
+
+settings = load(warehouse=sys.argv[1], lock=Lock(wait_seconds=60, lease_seconds=3))
+warehouse = Warehouse(settings)
+for line in sys.stdin:
+    with lock.writer(settings, "the follower"), warehouse.store.remembering():
+        warehouse.insert(pyarrow.table({"n": [int(line)]}), SUMMARY)
+    print(warehouse.last_version(SUMMARY.table), flush=True)
 """
 # A driver that appends numbers to a table without a lease, and then tries what the log store promises.
 DRIVER = """
@@ -289,17 +308,55 @@ def test_who_commits_to_a_log_that_changed_unseen_is_told(place: str) -> None:
 
 def test_maintenance_removes_old_objects_under_the_lease(place: str) -> None:
     settings, hasty = patient(place), load(warehouse=place, lock=LockSettings(wait_seconds=0))
-    summary = replace(NUMBERS, table="gold.dlq_summary")
     warehouse = Warehouse(settings)
-    warehouse.ensure_all([summary])
+    warehouse.ensure_all([SUMMARY])
     for number in range(3):
         write_deltalake(opened(f"{place}/gold/dlq_summary"), pa.table({"n": [number]}), mode="overwrite")
     with lock.writer(settings, "the test"), pytest.raises(WriterBusy):
         list(maintain.maintain(hasty, 0, False, print))
     (gone,) = maintain.maintain(settings, 0, False, print)
-    assert (gone.table, gone.files) == (summary.table, 2)
+    assert (gone.table, gone.files) == (SUMMARY.table, 2)
     assert len([file for file in warehouse.store.files("gold/dlq_summary") if file.name.endswith(".parquet")]) == 1
     assert numbers(opened(f"{place}/gold/dlq_summary")) == [2]
+
+
+def test_a_log_is_cut_beside_readers_and_a_process_that_follows(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    warehouse = Warehouse(patient(place))
+    warehouse.ensure_all([SUMMARY])
+    address, written = f"{place}/gold/dlq_summary", iter(range(100))
+
+    def write(times: int) -> None:
+        for _ in range(times):
+            write_deltalake(opened(address), pa.table({"n": [next(written)]}), mode="append")
+
+    def commits() -> list[int]:
+        files = warehouse.store.files(warehouse.log(SUMMARY.table))
+        return [int(file.name[:20]) for file in files if file.name.endswith(".json")]
+
+    def maintained() -> None:
+        list(maintain.maintain(warehouse.settings, 7, False, print))
+
+    with started(FOLLOWER, place) as follower:
+        follower.tell("1000")
+        assert follower.said() == "1"
+        reader = opened(address)
+        write(11)
+        maintained()  # makes a checkpoint
+        write(11)
+        now = moments.now
+        with monkeypatch.context() as patched:
+            patched.setattr(moments, "now", lambda: now() + timedelta(days=8))  # all sleep for eight days
+            maintained()
+            assert commits()[0] == 0  # a checkpoint alone could be damaged
+            maintained()
+            assert commits()[0] == 12
+            for number in range(1001, 1006):
+                follower.tell(str(number))
+            for _ in range(3):
+                maintained()
+        assert [follower.said() for _ in range(5)] == ["24", "25", "26", "27", "28"]
+    assert numbers(reader) == [1000]
+    assert numbers(opened(address)) == [*range(22), *range(1000, 1006)]
 
 
 def test_rows_go_by_their_age_under_the_lease(place: str) -> None:
