@@ -110,7 +110,7 @@ def backup(settings: Settings, to: str, keep: int | None, is_dry_run: bool, say:
             for store in (place, warehouse.store):
                 if not held.enter_context(store.lock(backups.LOCK, "afterlog backup", settings.lock.wait_seconds)):
                     raise WriterBusy(
-                        f"Another backup or `afterlog maintain` is at work on {store.root}: try again later."
+                        f"Another backup or `afterlog maintain` is at work on {store.shown}: try again later."
                     )
         manifests = dict(_manifests(place, keep, say))
         made, copy = _copied(warehouse, place, manifests, is_dry_run, say)
@@ -166,7 +166,7 @@ def _copied(
         except Vanished as gone:
             if attempt == ATTEMPTS:
                 raise EnvironmentLacking(
-                    f"No backup was made, as {gone.path} is missing in {warehouse.root}, or changes all the time: "
+                    f"No backup was made, as {gone.path} is missing in {warehouse.shown}, or changes all the time: "
                     "`afterlog doctor` says what is wrong, and what to do."
                 ) from None
             say(f"{gone.path} went while the backup was copied, which begins anew with what is there now.")

@@ -58,7 +58,7 @@ def restore(settings: Settings, source: str, wanted: str | None) -> WasRestored:
         name = backups.named(place, begun.backup if begun and wanted is None else wanted)
         if begun is not None and begun.backup != name:
             raise UsageError(
-                f"The restore of backup {begun.backup} into {store.root} was not completed: name that backup, or "
+                f"The restore of backup {begun.backup} into {store.shown} was not completed: name that backup, or "
                 "remove the warehouse first."
             )
         manifest = backups.read(place, name)
@@ -90,8 +90,8 @@ def _begun(store: Store) -> Restored | None:
         return mark
     if others := [name for name in store.names("") if name not in OF_NO_WAREHOUSE]:
         raise UsageError(
-            f"{store.root} is not empty ({first_names(others, MOST_NAMED)}), and nothing is restored over other files: "
-            "name another warehouse, or remove this one first."
+            f"{store.shown} is not empty ({first_names(others, MOST_NAMED)}), and nothing is restored over other "
+            "files: name another warehouse, or remove this one first."
         )
     return None
 
@@ -122,7 +122,7 @@ def _damaged(place: Store, name: str, paths: list[str], files: Mapping[str, Kept
     first = paths[0]
     more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
     return UsageError(
-        f"Backup {name} is damaged: {place.root}/{files[first].name}, which is {first}{more}, is missing, cut off or "
+        f"Backup {name} is damaged: {place.shown}/{files[first].name}, which is {first}{more}, is missing, cut off or "
         "changed. Repair it and run again, or remove the warehouse and restore another backup."
     )
 

@@ -108,7 +108,7 @@ class Outbox:
             }
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise EnvironmentLacking(
-                f"What waits to be sent cannot be read from {store.root}/{FILE} ({type(error).__name__}): move it "
+                f"What waits to be sent cannot be read from {store.shown}/{FILE} ({type(error).__name__}): move it "
                 "away to begin anew; open incidents are told again then."
             ) from None
         return box

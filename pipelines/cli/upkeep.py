@@ -21,6 +21,7 @@ from pipelines.cli.options import (
 )
 from pipelines.cli.output import say, show_record, show_records
 from pipelines.errors import UsageError
+from pipelines.settings import s3
 from pipelines.warehouse.tables import Warehouse
 
 
@@ -88,7 +89,7 @@ def restore(
 
     settings = settings_under(warehouse, None, creates=True, lands=False, whole=False)
     done = restoring.restore(settings, source, wanted)
-    show_record(done, format, lambda done: restoring.show(done, settings.warehouse))
+    show_record(done, format, lambda done: restoring.show(done, s3.shown(settings.warehouse)))
     say(restoring.what_is_lost(done))
 
 

@@ -139,7 +139,7 @@ def unless_backed_up(warehouse: Warehouse, purpose: str) -> Iterator[None]:
     with warehouse.store.lock(backups.LOCK, purpose) as is_held:
         if not is_held:
             raise WriterBusy(
-                f"A backup of {warehouse.root} is being made: nothing goes until it is done; try again then."
+                f"A backup of {warehouse.shown} is being made: nothing goes until it is done; try again then."
             )
         yield
 

@@ -70,7 +70,7 @@ def chosen(tables: Warehouse, layers: Sequence[str]) -> list[Described]:
     if not found:
         named = " or ".join(layers)
         raise UsageError(
-            f"There is no table {f'of {named} ' if layers else ''}in {visible(tables.root)} yet: "
+            f"There is no table {f'of {named} ' if layers else ''}in {visible(tables.shown)} yet: "
             "`afterlog run` creates them, or name another warehouse with --warehouse."
         )
     return found

@@ -78,7 +78,7 @@ def place_of(settings: Settings) -> Store:
 
 def _unwritable(store: Store, why: str) -> EnvironmentLacking:
     return EnvironmentLacking(
-        f"{store.root} cannot be written ({why}): replays remember there what they did, so fix it."
+        f"{store.shown} cannot be written ({why}): replays remember there what they did, so fix it."
     )
 
 
@@ -472,7 +472,7 @@ class Journal:
             raise _unwritable(self.store, str(error)) from None
         except sqlite3.DatabaseError:
             raise EnvironmentLacking(
-                f"{self.store.root}/{NAME} is damaged: move it away, with the files beside it, and run again; "
+                f"{self.store.shown}/{NAME} is damaged: move it away, with the files beside it, and run again; "
                 "plans learn from their targets what was replayed, but other plans could then replay the same records."
             ) from None
         except OSError as error:

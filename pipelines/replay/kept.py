@@ -128,7 +128,7 @@ class ObjectDatabase(Database):
     def __init__(self, store: Objects) -> None:
         """Read it; it is created by the first change if it is not there."""
         self.store = store
-        self.name = f"{store.root}/{NAME}"
+        self.name = f"{store.shown}/{NAME}"
         self._version: str | None = None
         self._called: str | None = None
         self._looked_at = 0.0

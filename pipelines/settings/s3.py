@@ -46,6 +46,11 @@ def one_name(warehouse: str) -> str:
     return f"{'s3a' if is_s3(warehouse) else scheme}://{place.rstrip('/')}"
 
 
+def shown(address: str) -> str:
+    """Return an address as messages say it: S3's by its own scheme, as people write it, not by Hadoop's."""
+    return f"s3://{address.partition('://')[2]}" if is_s3(address) else address
+
+
 def connection() -> Connection:
     """Return what the environment says about S3, and the profile that it names.
 

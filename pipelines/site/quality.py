@@ -271,7 +271,7 @@ def gather(
         damaged["quarantine"] = quarantines[0]
     return Pipeline(
         warehouse.cluster,
-        warehouse.root,
+        warehouse.shown,
         made_at,
         tables,
         gaps,

@@ -65,7 +65,7 @@ def gather(
     light = partial(_light, tables, used, now)
     content = Content(
         warehouse.cluster,
-        warehouse.root,
+        warehouse.shown,
         now,
         light(opened, cases, findings, pipeline),
         timeline,

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from pipelines.settings import s3
+
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
@@ -36,6 +38,11 @@ class Store(ABC):
     root: str
     opens_tables = True
     is_shared = False
+
+    @property
+    def shown(self) -> str:
+        """The root as messages say it."""
+        return s3.shown(self.root)
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:

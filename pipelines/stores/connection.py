@@ -62,7 +62,7 @@ def asked(root: str, ask: Callable[[], Answer]) -> Answer:
         why = f"{_name(root)} does not answer as it should: check the network, {_variables_of(root)}"
         if refused := _REFUSED_LIST.search(str(error)):  # obstore has a type for refusals of objects only
             why = _REFUSED if refused[1] == "403" else _ABSENT
-    sentence = f"{root} cannot be read and written, as {why}."
+    sentence = f"{s3.shown(root)} cannot be read and written, as {why}."
     if known is not None:
         known[root] = sentence
     raise EnvironmentLacking(sentence) from None

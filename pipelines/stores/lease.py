@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines import moments
 from pipelines.errors import AfterlogError, EnvironmentLacking, WriterBusy
+from pipelines.settings import s3
 from pipelines.stores import connection
 from pipelines.stores.connection import asked
 
@@ -264,15 +265,15 @@ def described(holder: Facts | None) -> str:
 
 def _without_conditions(root: str) -> EnvironmentLacking:
     return EnvironmentLacking(
-        f"The store of {root} does not keep writers apart, as it does not answer conditional puts (If-None-Match) as "
-        "S3 does: name a warehouse on another store."
+        f"The store of {s3.shown(root)} does not keep writers apart, as it does not answer conditional puts "
+        "(If-None-Match) as S3 does: name a warehouse on another store."
     )
 
 
 def _lost(root: str, state: State | None) -> WriterBusy:
     by = described(state.holder) if state and state.holder else "another writer"
     return WriterBusy(
-        f"The lease of {root} was not renewed in time, and {by} took it over: "
+        f"The lease of {s3.shown(root)} was not renewed in time, and {by} took it over: "
         "nothing more is written; run again when it is done."
     )
 
@@ -339,5 +340,6 @@ def _look(place: Place) -> Seen | None:
         return asked(place.root, look)
     except (ValueError, TypeError):
         raise EnvironmentLacking(
-            f"The lease {place.root}/{place.name} cannot be read: remove this object when no writer is at work."
+            f"The lease {s3.shown(place.root)}/{place.name} cannot be read: remove this object when no writer "
+            "is at work."
         ) from None

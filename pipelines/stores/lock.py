@@ -17,7 +17,7 @@ import psutil
 
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.jvm import properties
-from pipelines.settings import Settings
+from pipelines.settings import Settings, s3
 from pipelines.stores import lease, places, restored
 from pipelines.stores.lease import described
 from pipelines.stores.places import directory_of, scheme_of, unsafe_store
@@ -160,7 +160,7 @@ def _acquire(attempt: Callable[[], str | None], place: str, settings: Settings) 
     while holder := attempt():
         left = deadline - time.monotonic()
         if left <= 0:
-            raise WriterBusy(f"Another writer is at work on {place}: {holder}; try again when it is done.")
+            raise WriterBusy(f"Another writer is at work on {s3.shown(place)}: {holder}; try again when it is done.")
         if not announced:
             print(f"Waiting up to {wait_seconds:.0f} s for another writer: {holder}.", file=sys.stderr)
             announced = True

@@ -54,7 +54,7 @@ def found(store: Store) -> Restored | None:
         return Restored(values["backup"], values["place"], **times)
     except (ValueError, TypeError, KeyError):
         raise EnvironmentLacking(
-            f"{store.root}/{FILE} is damaged, so nobody knows whether all of the warehouse was restored: remove the "
+            f"{store.shown}/{FILE} is damaged, so nobody knows whether all of the warehouse was restored: remove the "
             "warehouse and restore it again."
         ) from None
 
@@ -69,5 +69,5 @@ def refuse_half(store: Store) -> None:
     restored = found(store) if store.opens_tables else None  # what only Spark opens is never restored
     if restored is not None and restored.is_half:
         raise EnvironmentLacking(
-            f"Only a part of the warehouse {store.root} is restored, from backup {restored.backup}: {restored.way_on}."
+            f"Only a part of the warehouse {store.shown} is restored, from backup {restored.backup}: {restored.way_on}."
         )

@@ -103,7 +103,7 @@ def refuse_within(place: Store, warehouse: str) -> None:
     own = os.path.realpath(place.root) if home is not None and "://" not in place.root else place.root
     if f"{_plain(own)}/".startswith(f"{_plain(root)}/"):
         raise UsageError(
-            f"{place.root} is in the warehouse, and would be lost with it: name another place for backups."
+            f"{place.shown} is in the warehouse, and would be lost with it: name another place for backups."
         )
 
 
@@ -122,7 +122,7 @@ def read(place: Store, name: str) -> Manifest:
     Raises UsageError: it is damaged, or of a later version of Afterlog.
     """
     content = place.read(file_of(name)) or b""
-    damaged = UsageError(f"The manifest {place.root}/{file_of(name)} is missing or damaged: repair it or remove it.")
+    damaged = UsageError(f"The manifest {place.shown}/{file_of(name)} is missing or damaged: repair it or remove it.")
     if sha256(content).hexdigest()[:12] != name.rpartition("-")[2]:
         raise damaged
     manifest = json.loads(content)
@@ -163,7 +163,7 @@ def named(place: Store, wanted: str | None) -> str:
     """
     names = known(place)
     if not names:
-        raise UsageError(f"There is no backup in {place.root}: `afterlog backup` makes one.")
+        raise UsageError(f"There is no backup in {place.shown}: `afterlog backup` makes one.")
     found = names[-1:] if wanted is None else [name for name in names if name.startswith(wanted)]
     if len(found) != 1:
         how_many = "Several backups begin" if found else "No backup begins"

@@ -42,7 +42,7 @@ class _Log:
 
     def named(self, name: str) -> str:
         """Return a file as messages name it."""
-        return f"{self.store.root}/{self.path}/{name}".rstrip("/")
+        return f"{self.store.shown}/{self.path}/{name}".rstrip("/")
 
     def read(self, name: str) -> bytes:
         """Return a file's bytes; none if it is not there."""
@@ -153,7 +153,7 @@ def _way_on(log: _Log, names: list[str], away: list[str], sound: int, last: int)
     if missing:
         return (
             f"The log cannot do without it, as {len(missing)} of the JSON commits {sound + 1} to {end} are gone, the "
-            f"first of them {missing[0]}: restore it from a backup, or move {log.store.root}/{log.table} away: "
+            f"first of them {missing[0]}: restore it from a backup, or move {log.store.shown}/{log.table} away: "
             f"`afterlog run` then fills it again from its input.",
             (),
         )

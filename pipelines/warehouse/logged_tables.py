@@ -46,6 +46,11 @@ class LoggedTables:
         return self.settings.warehouse
 
     @property
+    def shown(self) -> str:
+        """The root as messages say it."""
+        return self.store.shown
+
+    @property
     def store(self) -> Store:
         """Where the tables are."""
         return places.of(self.root)
@@ -68,8 +73,8 @@ class LoggedTables:
         """Raise UsageError if only Spark opens the warehouse, and ``what`` a command does needs no session."""
         if not self.opens_tables:
             raise UsageError(
-                f"Only Spark opens {self.root}, and {what} without it: name a warehouse in a directory or on an object "
-                "store."
+                f"Only Spark opens {self.shown}, and {what} without it: name a warehouse in a directory or on an "
+                "object store."
             )
 
     def location(self, table: str) -> str:
@@ -95,7 +100,7 @@ class LoggedTables:
     def absent(self, table: str) -> UsageError:
         """Return the error for a table that does not exist; its message says what to do."""
         return UsageError(
-            f"There is no table {table} in {self.root} yet: `afterlog run` creates it. "
+            f"There is no table {table} in {self.shown} yet: `afterlog run` creates it. "
             f"Or name another warehouse with --warehouse."
         )
 

@@ -192,6 +192,6 @@ def _unreported(warehouse: Warehouse) -> dict[str, list[dict[str, Any]]]:
         return {contract.table: noted.get(contract.table, []) for contract in NOTED}
     except (ValueError, AttributeError):
         raise EnvironmentLacking(
-            f"The file {STATE}/{UNREPORTED} in {warehouse.root} is damaged: move it away and run again; "
+            f"The file {STATE}/{UNREPORTED} in {warehouse.shown} is damaged: move it away and run again; "
             f"only the counts of the last run are in it."
         ) from None

@@ -25,8 +25,8 @@ def before(warehouse: Warehouse) -> dict[str, datetime]:
         return {table: datetime.fromisoformat(at) for table, at in noted.items()}
     except (ValueError, TypeError, AttributeError):
         raise EnvironmentLacking(
-            f"{warehouse.root}/{NAME}, which says up to when rows went by their age, cannot be read: restore it from a "
-            "backup."
+            f"{warehouse.shown}/{NAME}, which says up to when rows went by their age, cannot be read: restore it from "
+            "a backup."
         ) from None
 
 

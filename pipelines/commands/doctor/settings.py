@@ -36,7 +36,7 @@ def check_settings(warehouse: Warehouse) -> Iterator[Check]:
         file = settings_file()
         overridden = f", {', '.join(used)} from the environment" if used else ""
         source = str(file) if file.exists() else "defaults, no settings file"
-        yield Check("settings", "ok", f"{source}{overridden}; warehouse {warehouse.root}.")
+        yield Check("settings", "ok", f"{source}{overridden}; warehouse {warehouse.shown}.")
 
 
 def _is_used(variable: str) -> bool:

@@ -65,7 +65,7 @@ def check_clock(warehouse: Warehouse) -> Iterator[Check]:
     lag = Written.of(warehouse).lag(moments.now()) if warehouse.opens_tables else None
     if lag is not None:
         finding = f"This machine's clock is {lasting(lag)} behind what the warehouse has written."
-        remedy = f"Set the clock. If an earlier one was ahead, remove {clock.FILE} in {warehouse.root}."
+        remedy = f"Set the clock. If an earlier one was ahead, remove {clock.FILE} in {warehouse.shown}."
         yield Check("clock", "warning", finding, f"{remedy} See docs/operate.md.")
 
 
@@ -141,14 +141,14 @@ def check_tables(warehouse: Warehouse) -> Iterator[Check]:
         yield Check(
             "tables",
             "warning",
-            f"Only Spark opens {warehouse.root}: its tables are not read without a session.",
+            f"Only Spark opens {warehouse.shown}: its tables are not read without a session.",
             remedy,
         )
         return
     names = [contract.table for contract in contracts.contracts()]
     missing = [name for name in names if warehouse.last_version(name) is None]
     if len(missing) == len(names):
-        yield Check("tables", "ok", f"None yet in {warehouse.root}: `afterlog run` creates them.")
+        yield Check("tables", "ok", f"None yet in {warehouse.shown}: `afterlog run` creates them.")
     elif missing:
         yield Check("tables", "warning", f"{', '.join(missing)} missing.", "`afterlog run` creates them, empty.")
     else:

@@ -147,3 +147,11 @@ def test_a_session_without_the_jars_names_their_command(files: Path, monkeypatch
     monkeypatch.setattr(jars, "fault_of", lambda conf, *_: missing.get(conf))
     with pytest.raises(EnvironmentLacking, match=r"\.jars/s3; run `make setup-s3`\.$"):
         session.start(load(warehouse="s3://b/w"))
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [("s3a://b/w", "s3://b/w"), ("s3://b/w", "s3://b/w"), ("gs://b/w", "gs://b/w"), ("/srv/s3a", "/srv/s3a")],
+)
+def test_messages_say_an_address_as_people_write_it(address: str, shown: str) -> None:
+    assert s3.shown(address) == shown

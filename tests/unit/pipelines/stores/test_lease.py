@@ -51,7 +51,7 @@ def until(is_so: Callable[[], bool]) -> None:
 
 def test_a_second_writer_is_refused_and_named_the_first_one_until_it_gives_the_lease_back() -> None:
     with lock.writer(settings(), "the first one"):
-        with pytest.raises(WriterBusy, match=r"^Another writer is at work on s3a://b/w: process \d+ on .* \(the first"):
+        with pytest.raises(WriterBusy, match=r"^Another writer is at work on s3://b/w: process \d+ on .* \(the first"):
             lock.writer(settings(), "the second one").__enter__()
         assert "(the first one)" in (lock.holder(ROOT) or "")
     assert lock.holder(ROOT) is None
@@ -115,7 +115,7 @@ def test_an_error_under_a_lease_that_was_taken_over_says_so(is_taken_over: bool,
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"epoch": 1}'], ids=["empty", "a list", "half"])
 def test_a_lease_that_is_damaged_is_named(store: MemoryStore, text: bytes) -> None:
     obstore.put(store, lease.LEASE, text)
-    with pytest.raises(EnvironmentLacking, match=r"^The lease s3a://b/w/_afterlog/lease cannot be read: remove"):
+    with pytest.raises(EnvironmentLacking, match=r"^The lease s3://b/w/_afterlog/lease cannot be read: remove"):
         lease.take(ROOT, FIRST, 60.0)
 
 

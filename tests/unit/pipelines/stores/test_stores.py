@@ -202,7 +202,7 @@ def test_a_store_that_does_not_answer_is_one_sentence_without_its_words(
     for name in ("get", "put", "delete", "list_with_delimiter", "head"):
         monkeypatch.setattr(obstore, name, fails)
     for ask in asked:
-        with pytest.raises(EnvironmentLacking, match=r"^s3a://b/w cannot be read and written, as S3 .*") as error:
+        with pytest.raises(EnvironmentLacking, match=r"^s3://b/w cannot be read and written, as S3 .*") as error:
             ask()
         assert "hunter2" not in str(error.value)
 
