@@ -125,7 +125,7 @@ def _order_metrics(batch: Batch) -> None:
     def in_order(metric_fn_bundle: Iterable[Any]) -> Any:
         return compute(sorted(metric_fn_bundle, key=lambda computed: computed.metric_configuration.id))
 
-    engine.resolve_metric_bundle = in_order  # type: ignore[method-assign]
+    engine.resolve_metric_bundle = in_order
 
 
 def _say_where(result: ExpectationSuiteValidationResult, verdict: Verdict) -> None:

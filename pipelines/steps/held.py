@@ -277,7 +277,8 @@ def hold(split: SplitBatch, stage: Split, otherwise: Sequence[str] = ()) -> int:
     kept_before = misplaced = 0
     if existing_rows is not None:
         is_elsewhere = F.lit(False) if split.home is None else is_misplaced(split.home)
-        counts = dict(existing_rows.groupBy(is_elsewhere).count().collect())  # type: ignore[arg-type]
+        counted = existing_rows.groupBy(is_elsewhere).count().collect()
+        counts: dict[bool, int] = {elsewhere: rows for elsewhere, rows in counted}
         kept_before, misplaced = counts.get(False, 0), counts.get(True, 0)
         existing_rows = existing_rows.where(~is_elsewhere)
         kept = existing_rows.select(*held.grain)
