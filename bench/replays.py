@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from pipelines.replay.client import Admin, admin, made_of
-from pipelines.replay.journal import Journal, place_of
+from pipelines.replay.journal import Journal, journal_store
 from pipelines.replay.model import PlannedRecord
 from pipelines.replay.run import run
 from pipelines.settings import Settings, load
@@ -52,10 +52,10 @@ def _records(asked: Admin, topic: str, count: int) -> list[PlannedRecord]:
 def _replayed(settings: Settings, asked: Admin, topic: str, count: int, batch: int) -> float:
     """Return the seconds of a whole run: the client's start, what stands on the target, all records, the journal."""
     plan = plan_of(topic, settings, _records(asked, topic, count))
-    with Journal(place_of(settings), settings.cluster) as journal:
+    with Journal(journal_store(settings), settings.cluster) as journal:
         journal.add(topic)
     began = time.perf_counter()
-    ended = run(plan, place_of(settings), settings, batch=batch)
+    ended = run(plan, journal_store(settings), settings, batch=batch)
     seconds = time.perf_counter() - began
     if ended.replayed != count:
         raise RuntimeError(ended.sentence)

@@ -24,7 +24,7 @@ from pipelines.broker import Broker
 from pipelines.errors import AfterlogError
 from pipelines.replay import earlier
 from pipelines.replay.client import Admin, admin
-from pipelines.replay.journal import Journal, place_of
+from pipelines.replay.journal import Journal, journal_store
 from pipelines.replay.model import Plan
 from pipelines.replay.run import run
 from pipelines.replay.states import State
@@ -54,7 +54,7 @@ class Torture:
         """Take the settings of a broker."""
         self.settings = settings
         self.asked = asked
-        self.store = place_of(settings)
+        self.store = journal_store(settings)
         self.chance = random.Random(seed)
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []

@@ -20,7 +20,7 @@ from pipelines.commands.stored import stored
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.replay import kept as journals
 from pipelines.replay import store as replays
-from pipelines.replay.journal import DIRECTORY, place_of
+from pipelines.replay.journal import DIRECTORY, journal_store
 from pipelines.settings import Settings, located
 from pipelines.stores import lock
 from pipelines.stores.base import File, Store
@@ -103,7 +103,7 @@ def backup(settings: Settings, to: str, keep: int | None, is_dry_run: bool, say:
     """
     warehouse = Warehouse(settings)
     stored(warehouse, "backups are made")
-    place = backups.place_of(to)
+    place = backups.journal_store(to)
     backups.refuse_within(place, warehouse.root)
     with ExitStack() as held:
         if not is_dry_run:
@@ -182,7 +182,7 @@ def _taken(warehouse: Warehouse) -> Taken:
 def _looked(warehouse: Warehouse) -> Taken:
     """Note what is there. Beside writers tables can be of different moments, which is enough to count files."""
     tables = stored(warehouse, "backups are made")
-    journal = journals.snapshot(place_of(warehouse.settings))
+    journal = journals.snapshot(journal_store(warehouse.settings))
     databases = {} if journal is None else {f"{DIRECTORY}/{journals.NAME}": journal}
     return belongings.take(warehouse, tables, databases)
 

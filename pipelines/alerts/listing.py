@@ -20,7 +20,7 @@ from pipelines.settings.alerts import Route
 from pipelines.settings.teams import NO_TEAM
 from pipelines.teams import is_of
 from pipelines.text import iso
-from pipelines.warehouse.alert_log import NO_ROUTE, place
+from pipelines.warehouse.alert_log import NO_ROUTE, outbox_store
 from pipelines.warehouse.tables import Warehouse
 
 MOST_SHOWN = 30
@@ -34,7 +34,7 @@ def listed(settings: Settings, form: str, team: str | None = None) -> str:
     Raises UsageError: only Spark opens the warehouse. EnvironmentLacking: the outbox cannot be read.
     """
     now = moments.now()
-    box = Outbox.read(place(Warehouse(settings)))
+    box = Outbox.read(outbox_store(Warehouse(settings)))
     routes = {route.name: route for route in settings.alerts.route}
 
     def is_asked(name: str) -> bool:
@@ -107,7 +107,7 @@ def checks(settings: Settings) -> Iterator[Check]:
     """
     warehouse = Warehouse(settings)
     if warehouse.opens_tables:
-        for left in gone_routes.left_open(Outbox.read(place(warehouse)), settings.alerts, moments.now()):
+        for left in gone_routes.left_open(Outbox.read(outbox_store(warehouse)), settings.alerts, moments.now()):
             yield Check("alerts", "warning", left.in_words, left.remedy)
         for finding, remedy in unmatched(warehouse):
             yield Check("alerts", "warning", finding, remedy, of_pattern=True)

@@ -19,7 +19,7 @@ from pipelines.alerts.turns import ask, heed, is_asked, sole_sender
 from pipelines.errors import readable
 from pipelines.settings import Settings
 from pipelines.settings.alerts import Route
-from pipelines.warehouse.alert_log import place
+from pipelines.warehouse.alert_log import outbox_store
 from pipelines.warehouse.tables import Warehouse
 
 BUDGET_SECONDS = 20.0  # of a call, after which what waits waits for the next one
@@ -55,7 +55,7 @@ def send(
     Raises UsageError: only Spark opens the warehouse. EnvironmentLacking: the outbox cannot be read or written.
     """
     warehouse = Warehouse(settings)
-    kept = place(warehouse)
+    kept = outbox_store(warehouse)
     end = clock() + BUDGET_SECONDS
     done = Done(is_alone=False)
     ask(kept)

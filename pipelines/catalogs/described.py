@@ -10,7 +10,7 @@ from typing import Any
 
 from expectations.text import visible
 from pipelines.errors import UsageError
-from pipelines.stores.places import directory_of, scheme_of
+from pipelines.stores.locations import directory_of, scheme_of
 from pipelines.warehouse.tables import Warehouse
 
 _NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
@@ -100,12 +100,12 @@ def sql_type(kind: Any) -> str:
 def on_hadoop(root: str, table: str) -> str:
     """Return a table's location for Spark and Hive: a URI, without escapes, as Hadoop reads it."""
     directory = _directory(root)
-    return f"{_printable(root) if directory is None else f'file://{directory}'}/{Warehouse.place(table)}"
+    return f"{_printable(root) if directory is None else f'file://{directory}'}/{Warehouse.table_path(table)}"
 
 
 def on_stores(root: str, table: str) -> str:
     """Return a table's location for tools without Hadoop, below that of its warehouse."""
-    return f"{root_on_stores(root)}/{Warehouse.place(table)}"
+    return f"{root_on_stores(root)}/{Warehouse.table_path(table)}"
 
 
 def root_on_stores(root: str) -> str:

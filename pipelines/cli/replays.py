@@ -270,7 +270,7 @@ def _warehouse(warehouse: str | None, cluster: str | None, team: str | None = No
     from pipelines.replay import journal
 
     tables = Warehouse(settings_under(warehouse, None, cluster, team=team))
-    journal.place_of(tables.settings)
+    journal.journal_store(tables.settings)
     return tables
 
 

@@ -79,12 +79,12 @@ def groups(context: typer.Context) -> Iterable[str]:
     """Complete a Kafka Streams group whose topology is known in the warehouse."""
     from pipelines.commands import describe
     from pipelines.settings import load
-    from pipelines.stores import places
+    from pipelines.stores import locations
     from pipelines.warehouse.tables import Warehouse
 
     given: dict[str, Any] = context.params
     warehouse = Warehouse(load(given.get("cluster"), warehouse=given.get("warehouse")))
-    if places.scheme_of(warehouse.root) is not None:
+    if locations.scheme_of(warehouse.root) is not None:
         return []
     return [group for own in warehouse.of_clusters() for group in describe.groups(own)]
 
@@ -93,13 +93,13 @@ def groups(context: typer.Context) -> Iterable[str]:
 def incidents(context: typer.Context) -> Iterable[str]:
     """Complete the id of an incident."""
     from pipelines.settings import load
-    from pipelines.stores import places
+    from pipelines.stores import locations
     from pipelines.warehouse import jvmless
     from pipelines.warehouse.tables import Warehouse
 
     given: dict[str, Any] = context.params
     warehouse = Warehouse(load(given.get("cluster"), warehouse=given.get("warehouse")))
-    if places.scheme_of(warehouse.root) is not None:  # nobody waits for a JVM or a network while typing
+    if locations.scheme_of(warehouse.root) is not None:  # nobody waits for a JVM or a network while typing
         return []
     columns = ["incident_id", "record_count"]
     return [

@@ -28,7 +28,7 @@ from pipelines.incidents import signature
 from pipelines.settings import Settings
 from pipelines.stores import lock
 from pipelines.warehouse import append, backups, erased, rewriting, search
-from pipelines.warehouse.redaction import ACKNOWLEDGEMENTS, Place, Redaction, contents_of
+from pipelines.warehouse.redaction import ACKNOWLEDGEMENTS, Letter, Redaction, contents_of
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -135,9 +135,9 @@ def _begun(
         if selector.finds_words:
             under_way.words = [base64.b64encode(value).decode() for value in dict.fromkeys(values)]
     profiles = profiles_of(warehouse.settings.dlq)
-    ids: dict[Place, set[str | None]] = {}
+    ids: dict[Letter, set[str | None]] = {}
     for row in found.letters:
-        ids.setdefault((row["cluster"], *row["place"]), set()).add(row["topic_id"])
+        ids.setdefault((row["cluster"], *row["coordinate"]), set()).add(row["topic_id"])
     acknowledged = frozenset(found.acknowledgements)
     return found, Redaction(secret, words, found.rows, acknowledged, ids, shared, profiles, hashes, fingerprints)
 
@@ -176,7 +176,7 @@ def _loses_its_past(warehouse: Warehouse, table: str, redaction: Redaction) -> b
         return True
     if redaction.hashes and columns & HASHES:
         return True
-    return bool(search.search(warehouse.store, redaction.words, warehouse.place(table)).found)
+    return bool(search.search(warehouse.store, redaction.words, warehouse.table_path(table)).found)
 
 
 def _ends_with_it(warehouse: Warehouse, table: str, under_way: UnderWay) -> bool:
@@ -191,7 +191,7 @@ def _note_whole(warehouse: Warehouse, under_way: UnderWay, found: Selected) -> N
 
 
 def _noted(under_way: UnderWay, table: str, row: Mapping[str, Any], is_whole: bool) -> dict[str, Any]:
-    topic, partition, offset = row.get("place") or (None, None, None)
+    topic, partition, offset = row.get("coordinate") or (None, None, None)
     return {
         "erasure_id": under_way.erasure_id,
         "erased_at": datetime.fromisoformat(under_way.began_at),
@@ -255,8 +255,8 @@ def _named(rows: ArrowTable, changed: list[bool], redaction: Redaction) -> Itera
         names = names[:2]
     for row, is_changed in zip(rows.select(names).to_pylist(), changed, strict=True):
         if is_changed and (row["cluster"], row["_bronze_id"]) not in redaction.rows:
-            place = {"place": (row["topic"], row["partition"], row["offset"])} if "topic" in row else {}
-            yield row | place
+            coordinate = {"coordinate": (row["topic"], row["partition"], row["offset"])} if "topic" in row else {}
+            yield row | coordinate
 
 
 def _renamed(warehouse: Warehouse, rows: ArrowTable, words: Words) -> dict[str, str]:
@@ -269,8 +269,8 @@ def _renamed(warehouse: Warehouse, rows: ArrowTable, words: Words) -> dict[str, 
 
     chosen = rows.filter(arrow.array(is_named))
     clean = [words.replaced_text(text) for text in chosen.column("error_pattern").to_pylist()]
-    place = chosen.column_names.index("error_pattern")
-    chosen = chosen.set_column(place, "error_pattern", arrow.array(clean, arrow.string()))
+    index = chosen.column_names.index("error_pattern")
+    chosen = chosen.set_column(index, "error_pattern", arrow.array(clean, arrow.string()))
     with sessions.connected(warehouse.root) as connection:
         connection.register("given", chosen)
         text = translated(f"SELECT fingerprint, {signature.fingerprint()} AS renamed FROM given")

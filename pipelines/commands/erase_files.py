@@ -13,7 +13,7 @@ from pipelines.commands.erasures import PURPOSE, UNDER_WAY, Erased, Erasure, Und
 from pipelines.commands.selection import Selector
 from pipelines.erasure import Words
 from pipelines.settings import Settings
-from pipelines.stores import places
+from pipelines.stores import locations
 from pipelines.stores.base import Store
 from pipelines.warehouse import alert_log, append, databases, erased, jvmless, search
 from pipelines.warehouse.redaction import Redaction
@@ -67,7 +67,7 @@ def _pages(warehouse: Warehouse) -> Store | None:
     """Return the directory of reports if it is not below the warehouse."""
     directory = warehouse.settings.reports()
     is_within = "://" not in warehouse.root and directory.is_relative_to(Path(warehouse.root))
-    return None if is_within or not directory.is_dir() else places.of(str(directory))
+    return None if is_within or not directory.is_dir() else locations.of(str(directory))
 
 
 def proved(
@@ -101,7 +101,7 @@ def landed_files(settings: Settings, words: Words) -> int:
     found: set[str] = set()
     for directory in directories:
         if "://" not in str(directory) and Path(str(directory)).is_dir():
-            searched: Searched = search.search(places.of(str(directory)), words)
+            searched: Searched = search.search(locations.of(str(directory)), words)
             found |= {f"{directory}/{name}" for name in searched.found}
     return len(found)
 

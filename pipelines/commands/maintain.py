@@ -97,7 +97,7 @@ def maintain(
                 found = outdated(warehouse, table, CATALOG, days)  # a run may have begun a batch meanwhile
                 for path in found.paths:
                     warehouse.store.checked()
-                    warehouse.store.remove(f"{warehouse.place(table)}/{path}")
+                    warehouse.store.remove(f"{warehouse.table_path(table)}/{path}")
                 if found.lacks_checkpoint:
                     rewriting.checkpoint(warehouse, table)
                 warehouse.store.forget(warehouse.log(table))

@@ -166,7 +166,7 @@ def _dead_letters(warehouse: Warehouse, coordinate: Coordinate, passed: frozense
             _letter(row, letter, coordinate, passed),
             _facts(row),
         )
-        if at := erased.places(warehouse).get(letter):
+        if at := erased.by_coordinate(warehouse).get(letter):
             yield Event(at, "erased", f"the content of {letter}; what failed, where and when is left", {})
         if letter not in passed and len(passed) < MOST_HOPS:
             yield from _dead_letters(warehouse, letter, passed | {coordinate, letter})

@@ -91,14 +91,14 @@ def _repaired(warehouse: Warehouse, tables: Sequence[str], is_dry_run: bool, acc
 
 def _log(warehouse: Warehouse, table: str, is_dry_run: bool) -> Iterator[Repaired]:
     """Move a damaged checkpoint, or what names one, out of a log that can do without it."""
-    store, place, log = warehouse.store, warehouse.place(table), warehouse.log(table)
-    fault = delta_log.fault(store, place)
+    store, table_path, log = warehouse.store, warehouse.table_path(table), warehouse.log(table)
+    fault = delta_log.fault(store, table_path)
     if fault is None:
         try:
             warehouse.opened_table(table)
             return
         except Exception:  # a reader's error of any kind
-            fault = delta_log.fault(store, place, refused=True)
+            fault = delta_log.fault(store, table_path, refused=True)
     if fault is None:
         return
     if not fault.away:

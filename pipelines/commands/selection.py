@@ -48,7 +48,7 @@ class Selector:
 class Selected:
     """Records of a selector, the values to search for, and what other records tell as well.
 
-    A letter has ``cluster``, ``_bronze_id``, ``topic_id``, ``timestamp`` and ``place``: topic, partition, offset.
+    A letter has ``cluster``, ``_bronze_id``, ``topic_id``, ``timestamp`` and ``coordinate``: topic, partition, offset.
     ``acknowledgements`` are the rows of bronze of what producers were told about the records, or about their source.
     """
 
@@ -150,7 +150,7 @@ def _record(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _meant(rows: ArrowTable, selector: Selector, words: Words, ids: set[Row]) -> Sequence[dict[str, Any]]:
     """Return the rows of a file that a selector means."""
-    places = rows.select(["cluster", "_bronze_id", "topic", "partition", "offset", "timestamp"])
+    columns = rows.select(["cluster", "_bronze_id", "topic", "partition", "offset", "timestamp"])
     if selector.kind == "key":
         values = [selector.value]
         is_meant = [key is not None and (key in values or words.are_in(key)) for key in rows.column("key").to_pylist()]
@@ -159,12 +159,12 @@ def _meant(rows: ArrowTable, selector: Selector, words: Words, ids: set[Row]) ->
         is_meant = [bool(headers) and wanted in headers for headers in rows.column("headers").to_pylist()]
     else:
         is_meant = [False] * rows.num_rows
-    both = zip(places.to_pylist(), is_meant, strict=True)
+    both = zip(columns.to_pylist(), is_meant, strict=True)
     return [row for row, is_one in both if is_one or (row["cluster"], row["_bronze_id"]) in ids]
 
 
 def _ids(warehouse: Warehouse, selector: Selector) -> set[Row]:
-    """Return the rows of bronze of the records that a condition, or a place, names.
+    """Return the rows of bronze of the records that a condition, or a coordinate, names.
 
     Raises UsageError: the condition cannot be understood.
     """
@@ -211,8 +211,8 @@ def _look_at_all(
             if (row["cluster"], row["_bronze_id"]) not in ids and _record(row) not in records:
                 rest.append(at)
                 continue
-            place = (row["topic"], row["partition"], row["offset"])
-            letters.setdefault((row["cluster"], row["_bronze_id"], *place), row | {"place": place})
+            coordinate = (row["topic"], row["partition"], row["offset"])
+            letters.setdefault((row["cluster"], row["_bronze_id"], *coordinate), row | {"coordinate": coordinate})
             content = rows.slice(at, 1).select(["key", "value", "headers"]).to_pylist()[0]
             own_headers |= {(header["key"], header["value"]) for header in content["headers"] or () if header}
             own_values |= dict.fromkeys(value for value in (content["key"], content["value"]) if value)
@@ -248,8 +248,8 @@ def _look_at_acknowledgements(warehouse: Warehouse, selector: Selector, found: S
         near = rows.filter(compute.is_in(rows.column("offset"), value_set=offsets))
         is_own = []
         for row in near.select(_OF_MESSAGES[:5]).to_pylist():
-            place = (row["topic"], row["partition"], row["offset"])
-            is_own.append(not messages.isdisjoint({(row["cluster"], *place), (None, *place)}))
+            coordinate = (row["topic"], row["partition"], row["offset"])
+            is_own.append(not messages.isdisjoint({(row["cluster"], *coordinate), (None, *coordinate)}))
             if is_own[-1]:
                 found.acknowledgements.add((row["cluster"], row["_bronze_id"]))
         own_headers |= _headers_of(near.filter(arrow.array(is_own, arrow.bool_())))
@@ -269,17 +269,17 @@ def _rows_of_each(warehouse: Warehouse, tables: Sequence[str], columns: Sequence
 
 
 def _messages_of(warehouse: Warehouse, selector: Selector, found: Selected) -> set[tuple[Any, ...]]:
-    """Return the records themselves, and those that dead letters stand for: cluster (None: any) and place."""
+    """Return the records themselves, and those that dead letters stand for: cluster (None: any) and coordinate."""
     messages: set[tuple[Any, ...]] = {
-        (letter["cluster"], *letter["place"]) for letter in found.letters if None not in letter["place"]
+        (letter["cluster"], *letter["coordinate"]) for letter in found.letters if None not in letter["coordinate"]
     }
     if selector.kind == "message" and (match := _MESSAGE.fullmatch(selector.value.decode("utf-8", "replace"))):
         messages.add((None, match["topic"], int(match["partition"]), min(int(match["offset"]), 2**63 - 1)))
     names = ("cluster", "_bronze_id", "original_topic", "original_partition", "original_offset")
     for rows in _rows_of_each(warehouse, OF_RECORDS if found.letters else (), names):
-        for cluster, bronze_id, *place in zip(*(rows.column(name).to_pylist() for name in names), strict=True):
-            if (cluster, bronze_id) in found.rows and None not in place:
-                messages.add((cluster, *place))
+        for cluster, bronze_id, *coordinate in zip(*(rows.column(name).to_pylist() for name in names), strict=True):
+            if (cluster, bronze_id) in found.rows and None not in coordinate:
+                messages.add((cluster, *coordinate))
     return messages
 
 

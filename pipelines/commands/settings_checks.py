@@ -14,7 +14,7 @@ from pipelines.errors import UsageError
 from pipelines.settings import Settings, located, settings_file
 from pipelines.settings.layers import entry_of, fields_of, read_layers
 from pipelines.stage import Land, Split
-from pipelines.stores.places import scheme_of
+from pipelines.stores.locations import scheme_of
 
 PREFIX = "AFTERLOG_"
 # Variables that are not settings: set-up, the command line and the DAGs read them.

@@ -81,7 +81,7 @@ def answer(
             refuse_others(
                 team, Teams.of_settings(warehouse.settings).of_row(known[0]), f"The dead letter at {coordinate}"
             )
-            erased_at = erased.places(warehouse).get((coordinate.topic, coordinate.partition, coordinate.offset))
+            erased_at = erased.by_coordinate(warehouse).get((coordinate.topic, coordinate.partition, coordinate.offset))
             letter = Letter(coordinate, table, state, known[0], masks, erased_at)
             return Answer(letter.as_json() if form == "json" else letter.as_text(shown_as, full), _others(known))
     return _nothing(warehouse, coordinate, form)

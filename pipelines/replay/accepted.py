@@ -27,15 +27,15 @@ COLUMNS = (
     ),
 )
 
-_PLACE = ("dlq_topic", "dlq_partition", "dlq_offset")
-LETTER = (*_PLACE, "dlq_topic_id")
+_COORDINATE = ("dlq_topic", "dlq_partition", "dlq_offset")
+LETTER = (*_COORDINATE, "dlq_topic_id")
 TABLES = (RECORDS, MARKERS, LETTERS, DISCARDS)  # that `statement_of` reads
 
 
 def statement_of(text: str) -> str:
     """Return the statement for the accepted dead letters that meet a condition on ``records``, in order."""
     columns = ", ".join(f"records.{name}" for name in COLUMNS)
-    here = "{0}.cluster = records.cluster AND " + " AND ".join(f"{{0}}.{name} = records.{name}" for name in _PLACE)
+    here = "{0}.cluster = records.cluster AND " + " AND ".join(f"{{0}}.{name} = records.{name}" for name in _COORDINATE)
     return f"""
         SELECT {columns}, markers.is_control_marker AS is_marker, letters.write_state,
           copies.letters AS copies,
@@ -49,9 +49,9 @@ def statement_of(text: str) -> str:
         LEFT JOIN {LETTERS} AS letters
           ON {here.format("letters")} AND letters.dlq_topic_id <=> records.dlq_topic_id
         LEFT JOIN (
-          SELECT cluster, {", ".join(_PLACE)}, count(*) AS letters
+          SELECT cluster, {", ".join(_COORDINATE)}, count(*) AS letters
           FROM {RECORDS}
-          GROUP BY cluster, {", ".join(_PLACE)}
+          GROUP BY cluster, {", ".join(_COORDINATE)}
           HAVING count(*) > 1
         ) AS copies ON {here.format("copies")}
         WHERE records.cluster = :cluster AND ({text})
@@ -65,7 +65,7 @@ def same_letter(name: str) -> str:
     A file does not tell the topic's id, which is learned when the topic itself is read: so one id can be missing.
     """
     ids_agree = f"({name}.dlq_topic_id IS NULL OR records.dlq_topic_id IS NULL OR {name}.dlq_topic_id = "
-    here = " AND ".join(f"{name}.{column} = records.{column}" for column in ("cluster", *_PLACE))
+    here = " AND ".join(f"{name}.{column} = records.{column}" for column in ("cluster", *_COORDINATE))
     return f"{here} AND {ids_agree}records.dlq_topic_id)"
 
 

@@ -21,7 +21,7 @@ from pipelines.replay.before import Before
 from pipelines.replay.candidate import Candidate
 from pipelines.replay.candidates import Candidates
 from pipelines.replay.choice import BY_RULES, Choice
-from pipelines.replay.journal import Journal, place_of
+from pipelines.replay.journal import Journal, journal_store
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Letter, Plan, Replayed
 from pipelines.replay.states import Request, State, Status
@@ -90,7 +90,7 @@ def drawn(
     dry_run: bool = False,
 ) -> Draft:
     """Return the plan of a choice, not yet kept."""
-    place_of(warehouse.settings)
+    journal_store(warehouse.settings)
     settings = warehouse.settings
     repair = transform.read(file) if file is not None else None
     known = rules.of(settings)
@@ -103,7 +103,7 @@ def drawn(
     letters = candidates.chosen(choice, settings.replay.most_records)
     entries = planning.judged(letters, known, options)
     planning.judge_loops(entries, eligibility.letter_topics(warehouse))
-    planning.judge_erased(entries, erased.places(warehouse))
+    planning.judge_erased(entries, erased.by_coordinate(warehouse))
     cluster_id, targets = ("", {}) if dry_run else _asked(entries, options, warehouse, fetches)
     planning.judge_claims(entries, options, eligibility.claims(settings, entries))
     if not fetches:
@@ -230,7 +230,7 @@ def run(
     try:
         ended = runner.run(
             planned,
-            place_of(warehouse.settings),
+            journal_store(warehouse.settings),
             settings,
             rate=settings.replay.rate if rate is None else rate,
             batch=settings.replay.batch if batch is None else batch,
@@ -262,7 +262,7 @@ def recover(warehouse: Warehouse, plan: Plan, kept: store.Replays, *, has_ended:
     if known is None or not (has_ended or known.state in (State.FINISHED, State.CANCELLED)):
         return False
     if known.replayed > len(kept.known) or (has_ended and known.attempted > len(kept.known)):
-        kept.add(runner.read_back(plan, place_of(warehouse.settings), warehouse.settings))
+        kept.add(runner.read_back(plan, journal_store(warehouse.settings), warehouse.settings))
         kept.flush()
     return True
 
@@ -301,7 +301,7 @@ def expiries(warehouse: Warehouse, rows: Sequence[Mapping[str, Any]]) -> dict[st
     replayed: dict[str, set[Letter]] = defaultdict(set)
     for replay in store.replayed(warehouse, next(iter(left)) if len(left) == 1 else None):
         replayed[replay["plan_id"]].add(Letter.of(replay))
-    gone = erased.places(warehouse)
+    gone = erased.by_coordinate(warehouse)
     most_of_teams = Teams.of_settings(warehouse.settings).most_records()
     for plan_id, row in left.items():
         sentences[plan_id] = _why_expired(row, known, planned[plan_id], candidates[plan_id], replayed[plan_id])
@@ -367,7 +367,7 @@ def ask_cancel(warehouse: Warehouse, wanted: str) -> Answer:
 
     row = store.plan_row(warehouse, wanted)
     planned = store.load(warehouse, row)
-    ended = runner.cancel(planned, place_of(warehouse.settings), warehouse.settings)
+    ended = runner.cancel(planned, journal_store(warehouse.settings), warehouse.settings)
     if ended is None:
         return Answer(f"Plan {planned.plan_id} ends after its batch, and is cancelled then.")
     _, remarks = _recovered(warehouse, planned)

@@ -36,7 +36,7 @@ class Deaths:
     def __init__(self, settings: Settings, admin: Admin, plan: Plan) -> None:
         """Find the ends; raises AfterlogError: the cluster does not answer."""
         self._plan = bytes_of(plan.plan_id)
-        self._places: dict[tuple[str, int, int], str] = {}
+        self._coordinates: dict[tuple[str, int, int], str] = {}
         self._records = {record.letter.coordinate for record in plan.records}
         self.died: set[str] = set()
         names = {record.letter.topic for record in plan.records}
@@ -67,7 +67,9 @@ class Deaths:
     def replayed(self, records: Iterable[Replayed]) -> None:
         """Take records that were replayed, so that their coordinates are known."""
         for replayed in records:
-            self._places[replayed.record.topic, replayed.partition, replayed.offset] = replayed.record.letter.coordinate
+            self._coordinates[replayed.record.topic, replayed.partition, replayed.offset] = (
+                replayed.record.letter.coordinate
+            )
 
     def look(self) -> int:
         """Read what has come, and return how many records of the plan have died again."""
@@ -92,7 +94,7 @@ class Deaths:
         for names in _COORDINATES:
             topic, partition, offset = ((last.get(name) or b"").decode("utf-8", "replace") for name in names)
             if partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit():
-                known_coordinate = self._places.get((topic, int(partition), int(offset)))
+                known_coordinate = self._coordinates.get((topic, int(partition), int(offset)))
                 if known_coordinate is not None:
                     return known_coordinate
         return None

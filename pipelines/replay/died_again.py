@@ -88,7 +88,7 @@ class ReplayedRecords:
         return possible[0] if len(possible) == 1 else None
 
     def _can_be(self, letter: Row, row: Row, following: Sequence[Row]) -> bool:
-        """Tell whether a dead letter can be about a record, before another one came to stand at its place."""
+        """Tell whether a dead letter can be about a record, before another one got its coordinate."""
         if letter["_ingested_at"] < row["replayed_at"] - LONGEST_RUN:
             return False
         at = letter["routed_at"]

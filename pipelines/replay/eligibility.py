@@ -22,7 +22,7 @@ from pipelines.replay.candidate import Candidate
 from pipelines.replay.candidates import Candidates
 from pipelines.replay.choice import MOST_NAMED, Choice
 from pipelines.replay.draft import Entry
-from pipelines.replay.journal import Journal, place_of
+from pipelines.replay.journal import Journal, journal_store
 from pipelines.replay.judge import Options
 from pipelines.replay.kept import NAME
 from pipelines.replay.model import Letter
@@ -136,7 +136,7 @@ class Replays:
         replayed: Sequence[Replayed] = ()
         settings = self.warehouse.settings
         try:
-            place_of(settings)
+            journal_store(settings)
             candidates = self._candidates
             incident = candidates.incident(incident_id)
             if incident["record_count"] > MOST_JUDGED:
@@ -192,8 +192,8 @@ class Replays:
         return letter_topics(self.warehouse)
 
     @cached_property
-    def _erased(self) -> dict[erased.Place, datetime]:
-        return erased.places(self.warehouse)
+    def _erased(self) -> dict[erased.Coordinate, datetime]:
+        return erased.by_coordinate(self.warehouse)
 
     @cached_property
     def _rows(self) -> list[dict[str, Any]]:
@@ -219,7 +219,7 @@ def judged(
     known: Rules,
     options: Options,
     topics: Collection[str] | None = None,
-    gone: Mapping[erased.Place, datetime] | None = None,
+    gone: Mapping[erased.Coordinate, datetime] | None = None,
 ) -> list[Entry]:
     """Return the entries of candidates with the reasons that tables, rules and the journal give, without a cluster.
 
@@ -228,7 +228,7 @@ def judged(
     """
     entries = planning.judged(candidates, known, options)
     planning.judge_loops(entries, letter_topics(warehouse) if topics is None else topics)
-    planning.judge_erased(entries, erased.places(warehouse) if gone is None else gone)
+    planning.judge_erased(entries, erased.by_coordinate(warehouse) if gone is None else gone)
     planning.judge_claims(entries, options, claims(warehouse.settings, entries))
     return entries
 
@@ -238,7 +238,7 @@ def claims(settings: Settings, entries: Sequence[Entry]) -> Mapping[Letter, bool
 
     True: the journal knows that it stands on a target.
     """
-    if not place_of(settings).has(NAME):
+    if not journal_store(settings).has(NAME):
         return {}
     with Journal.of(settings) as journal:
         claimed = journal.claims(entry.letter for entry in entries)

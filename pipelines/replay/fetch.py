@@ -71,7 +71,7 @@ def fetch(
     return records
 
 
-def place_of(letter: Letter) -> Coordinate:
+def coordinate_of(letter: Letter) -> Coordinate:
     """Return the coordinate of a dead letter."""
     return letter.topic, letter.partition, letter.offset
 

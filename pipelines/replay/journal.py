@@ -21,7 +21,7 @@ from pipelines.replay.model import Letter, PlannedRecord, Source
 from pipelines.replay.runners import alone, is_running
 from pipelines.replay.states import Request, State, Status
 from pipelines.settings import Settings
-from pipelines.stores import places
+from pipelines.stores import locations
 from pipelines.stores.base import Store
 from pipelines.stores.objects import Objects
 from pipelines.warehouse import databases
@@ -70,10 +70,10 @@ _COLUMNS = (
 )
 
 
-def place_of(settings: Settings) -> Store:
-    """Return where plans' runs are remembered; raises UsageError: only Spark opens the warehouse."""
+def journal_store(settings: Settings) -> Store:
+    """Return the store of the journals of replays; raises UsageError: only Spark opens the warehouse."""
     Warehouse(settings).refuse_spark_only("replays are made")
-    return places.of(f"{settings.warehouse.rstrip('/')}/{DIRECTORY}")
+    return locations.of(f"{settings.warehouse.rstrip('/')}/{DIRECTORY}")
 
 
 def _unwritable(store: Store, why: str) -> EnvironmentLacking:
@@ -123,7 +123,7 @@ class Journal:
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Open the journal of a warehouse and cluster; raises UsageError: only Spark opens the warehouse."""
-        return cls(place_of(settings), settings.cluster)
+        return cls(journal_store(settings), settings.cluster)
 
     def __enter__(self) -> Self:
         """Return the journal."""
@@ -241,7 +241,7 @@ class Journal:
     def claimed_sources(self, sources: Iterable[Source]) -> dict[str, str]:
         """Return, for the coordinates of source records of which plans took a dead letter, the last such plan."""
         pairs = ((source.coordinate, self._last_plan(_OF_SAME_SOURCE, source[:3])) for source in sources)
-        return {place: plan_id for place, plan_id in pairs if place is not None and plan_id is not None}
+        return {coordinate: plan_id for coordinate, plan_id in pairs if coordinate is not None and plan_id is not None}
 
     def are_produced(self, letters: Iterable[Letter]) -> set[Letter]:
         """Return the dead letters, among some, that stand committed on a target."""
@@ -425,7 +425,7 @@ class Journal:
             (plan_id, State.READY, since_planned, _now()),
         )
 
-    def _row(self, plan_id: str, in_place_of_running: State = State.RUNNING) -> Status | None:
+    def _row(self, plan_id: str, instead_of_running: State = State.RUNNING) -> Status | None:
         rows = self._execute(
             "SELECT state, sentence, request, since_planned, attempted, replayed, skipped, updated_at, exit_code"
             " FROM plans WHERE plan_id = ?",
@@ -434,7 +434,7 @@ class Journal:
         for state, sentence, request, since_planned, attempted, replayed, skipped, updated_at, exit_code in rows:
             shown_state = State(state)
             if shown_state is State.RUNNING:
-                shown_state = in_place_of_running
+                shown_state = instead_of_running
             if shown_state in (State.READY, State.FAILED) and request == Request.PAUSE:
                 shown_state, sentence, exit_code = State.PAUSED, None, None
             return Status(

@@ -120,7 +120,7 @@ class Target:
 
 @dataclass(frozen=True)
 class PlannedRecord:
-    """A record to replay; ``position`` is its place in the plan's order, from 0.
+    """A record to replay; ``position`` is its index in the plan's order, from 0.
 
     ``key``, ``value`` and ``headers`` are what is produced, without the headers of dead-letter profiles and without
     those that a replay adds. ``partition`` is that of the target; None: the key decides, as in Kafka's own producer.

@@ -75,7 +75,7 @@ def leave_out_beyond_limits(entries: Sequence[Entry], teams: Teams) -> None:
     """Let only the first records, in the plan's order, of each team go that allows so many in one plan."""
     for name, most in teams.most_records().items():
         own = (entry for entry in entries if not entry.reasons and name in entry.candidate.teams)
-        for entry in sorted(own, key=_place)[most:]:
+        for entry in sorted(own, key=_order)[most:]:
             entry.reasons.append("team_most")
 
 
@@ -215,11 +215,11 @@ def judge_letters(entries: Sequence[Entry], options: Options, warehouse: Warehou
         return
     now = client.describe(client.admin(warehouse.settings), {entry.letter.topic for entry in unsure})
     readable = {name: topic for name, topic in now.items() if topic.may_read is not False}
-    fetched = fetch.fetch(warehouse.settings, {fetch.place_of(entry.letter) for entry in unsure}, readable)
+    fetched = fetch.fetch(warehouse.settings, {fetch.coordinate_of(entry.letter) for entry in unsure}, readable)
     unknown = []
     for entry in unsure:
         letter = entry.letter
-        there = fetched[fetch.place_of(letter)]
+        there = fetched[fetch.coordinate_of(letter)]
         is_same_topic = letter.topic in now and letter.topic_id in ("", now[letter.topic].topic_id)
         if isinstance(there, fetch.Fetched) and (there.key, there.value) == (entry.before.key, entry.before.value):
             continue
@@ -325,7 +325,7 @@ def order(entries: Sequence[Entry], options: Options, targets: Mapping[str, Topi
 
     ``targets`` are the topics that the cluster told of, none in a dry run.
     """
-    chosen = sorted((entry for entry in entries if not entry.reasons), key=_place)
+    chosen = sorted((entry for entry in entries if not entry.reasons), key=_order)
     for position, entry in enumerate(chosen):
         entry.position = position
     if not chosen:
@@ -357,7 +357,7 @@ def order(entries: Sequence[Entry], options: Options, targets: Mapping[str, Topi
     return " ".join(said)
 
 
-def _place(entry: Entry) -> tuple[Any, ...]:
+def _order(entry: Entry) -> tuple[Any, ...]:
     """Return what puts a record in order: its source topic, partition and offset; those without come last."""
     source = entry.source
     partition = 2**31 if source.partition is None else source.partition

@@ -71,7 +71,7 @@ def run(
 ) -> Ended:
     """Replay what of a plan does not stand on its targets yet, in the plan's order.
 
-    ``store`` is that of the journal (`journal.place_of`). ``rate`` is in records a second. ``batch`` is the
+    ``store`` is that of the journal (`journal.journal_store`). ``rate`` is in records a second. ``batch`` is the
     most records of one transaction. ``confirmed`` gets each record that stands committed, at the start those that it
     may have got before. ``elsewhere`` tells to which topics other plans replay some of the dead letters. A plan that
     was asked to be cancelled is cancelled, and nothing more is replayed.

@@ -277,7 +277,7 @@ class _Batch:
     def __init__(self, records: Sequence[PlannedRecord]) -> None:
         self.records = records
         self.refused: tuple[PlannedRecord, KafkaError] | None = None
-        self._placed: dict[int, Replayed] = {}
+        self._replayed: dict[int, Replayed] = {}
 
     @property
     def refusal(self) -> KafkaError | None:
@@ -290,7 +290,7 @@ class _Batch:
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 _, timestamp = message.timestamp()
-                self._placed[record.position] = Replayed(
+                self._replayed[record.position] = Replayed(
                     record, message.partition() or 0, message.offset() or 0, timestamp
                 )
             elif self.refused is None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
@@ -300,7 +300,7 @@ class _Batch:
 
     def replayed(self) -> list[Replayed]:
         """Return where each record stands."""
-        return [self._placed[record.position] for record in self.records]
+        return [self._replayed[record.position] for record in self.records]
 
 
 def headers_of(plan: Plan, record: PlannedRecord) -> Headers:

@@ -19,7 +19,7 @@ from pipelines.incidents import ids
 from pipelines.replay.accepted import DISCARDS, OUTCOMES, PLANS, REPLAYED, REPLAYS
 from pipelines.replay.candidate import Candidate
 from pipelines.replay.draft import Draft
-from pipelines.replay.journal import Journal, place_of
+from pipelines.replay.journal import Journal, journal_store
 from pipelines.replay.model import Letter, Plan, PlannedRecord, Replayed, Source, Target, millis_of
 from pipelines.warehouse import append, jvmless
 from pipelines.warehouse.actions import account
@@ -32,7 +32,7 @@ def writing(warehouse: Warehouse) -> Iterator[None]:
 
     Raises EnvironmentLacking: the store cannot be written.
     """
-    place_of(warehouse.settings)
+    journal_store(warehouse.settings)
     with warehouse.store.lock(append.REPLAYS_LOCK, "replays", math.inf):
         yield
 
@@ -325,5 +325,5 @@ def _source(source: Source) -> dict[str, Any]:
 def _rows(
     warehouse: Warehouse, table: str, equal: Mapping[str, str | int], columns: list[str] | None = None
 ) -> list[dict[str, Any]]:
-    place_of(warehouse.settings)
+    journal_store(warehouse.settings)
     return jvmless.rows(warehouse, table, equal, columns) if warehouse.exists(table) else []

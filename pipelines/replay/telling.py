@@ -350,11 +350,11 @@ def record_rows(rows: Sequence[Mapping[str, Any]], form: str) -> str:
         )
         names += ("reasons", "rule", "action", "target_topic", "target_partition", "payload_from", "headers_lost")
         return "\n".join(
-            json.dumps({"record": _place(row)} | {name: row[name] for name in (*names, "is_transformed")})
+            json.dumps({"record": _coordinate(row)} | {name: row[name] for name in (*names, "is_transformed")})
             for row in rows
         )
     return "\n".join(
-        f"{visible(_place(row))}  "
+        f"{visible(_coordinate(row))}  "
         + (
             f"to {visible(row['target_topic'])}"
             + (f":{row['target_partition']}" if row["target_partition"] is not None else ", by key")
@@ -369,7 +369,7 @@ def _worded(reason: str) -> str:
     return f"{reason}, {REASONS[reason]}" if reason in REASONS else visible(reason)
 
 
-def _place(row: Mapping[str, Any]) -> str:
+def _coordinate(row: Mapping[str, Any]) -> str:
     return f"{row['dlq_topic']}:{row['dlq_partition']}:{row['dlq_offset']}"
 
 

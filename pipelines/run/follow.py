@@ -25,7 +25,7 @@ from pipelines.settings import LANDING_DIRECTORIES, PROJECT, Settings
 from pipelines.stage import Split, Stage
 from pipelines.steps import held
 from pipelines.steps.watch import NOBODY, Watch
-from pipelines.stores import lock, places
+from pipelines.stores import locations, lock
 from pipelines.stores.base import STATE
 from pipelines.stores.directory import replace_text
 from pipelines.warehouse.progress import Batch, Progress
@@ -79,7 +79,7 @@ class Cycle:
 
 def health_file(warehouse: Warehouse) -> Path:
     """Return where the health file is if the user names none; it is always on this machine."""
-    directory = places.directory_of(warehouse.root)
+    directory = locations.directory_of(warehouse.root)
     return directory / STATE / "follow.json" if directory else PROJECT / ".cache" / "follow.json"
 
 

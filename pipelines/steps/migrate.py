@@ -77,7 +77,7 @@ def apply(warehouse: Warehouse, contract: Contract, migration: Migration) -> Non
         opened.alter.add_columns([field for field in schema_of(contract).fields if field.name in migration.columns])
     if migration.schema < SCHEMA and not migration.needs_rebuild:
         opened.alter.set_table_properties(schema_mark.PRESENT, raise_if_not_exists=False)
-    opened_tables.committed(warehouse.store, warehouse.place(table), opened)
+    opened_tables.committed(warehouse.store, warehouse.table_path(table), opened)
     after = warehouse.opened_table(table).version()
     rewriting.follow(warehouse, table, version, after)
 

@@ -30,7 +30,7 @@ silent: ContextVar[dict[str, str] | None] = ContextVar("silent", default=None)
 
 
 def opened(root: str) -> ObjectStore:
-    """Open a warehouse's place; keys come from the environment, a profile, or the role of the machine.
+    """Open the location of a warehouse; keys come from the environment, a profile, or the role of the machine.
 
     Raises UsageError: the variables of S3 cannot be used.
     """
@@ -69,7 +69,7 @@ def asked(root: str, ask: Callable[[], Answer]) -> Answer:
 
 
 def version_of(facts: Mapping[str, Any] | ObjectMeta | PutResult) -> str:
-    """Return what tells an object from later ones at its place: its ETag, on Google Cloud Storage its generation."""
+    """Return what tells an object from later ones of its path: its ETag, on Google Cloud Storage its generation."""
     return json.dumps([facts[name] for name in _VERSION])  # type: ignore[literal-required]
 
 

@@ -48,7 +48,7 @@ class Directory(Store):
             raise _unwritable(target.parent, error) from None
 
     def create(self, name: str, content: bytes, durable: bool = True) -> bool:
-        """Write a file beside its place and link it there, which fails if there is one."""
+        """Write a file beside its target and link it there; this fails if the target exists."""
         target = self._path(name)
         scratch = target.with_name(f".{target.name}.{os.getpid()}.new")
         try:

@@ -147,9 +147,9 @@ def is_held_by(seen: Seen | None, token: str) -> bool:
 class Lease:
     """A lease that this process holds; a thread renews it until it is given back."""
 
-    def __init__(self, place: Place, mine: Mine) -> None:
+    def __init__(self, target: LeaseObject, mine: Mine) -> None:
         """Start to renew."""
-        self.place, self.epoch, self.token = place, mine.state.epoch, mine.state.token
+        self.target, self.epoch, self.token = target, mine.state.epoch, mine.state.token
         self._mine = mine
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
@@ -164,22 +164,22 @@ class Lease:
 
         Raises EnvironmentLacking: the store does not answer.
         """
-        seen = _look(self.place)
-        return None if is_held_by(seen, self.token) else _lost(self.place.root, seen.state if seen else None)
+        seen = _look(self.target)
+        return None if is_held_by(seen, self.token) else _lost(self.target.root, seen.state if seen else None)
 
     def give_back(self) -> None:
         """Stop to renew, and give the lease back unless it was taken over."""
         self._ends.set()
         self._thread.join()
         with contextlib.suppress(EnvironmentLacking):
-            _done(releasing(self._mine), self.place)
+            _done(releasing(self._mine), self.target)
 
     def _renew(self) -> None:
         pause = self._mine.state.seconds / RENEWED_IN
         wait = pause
         while not self._ends.wait(wait):
             try:
-                self._mine = _done(renewing(self._mine), self.place)
+                self._mine = _done(renewing(self._mine), self.target)
                 wait = pause
             except Taken:
                 return  # the next commit notices it
@@ -195,17 +195,17 @@ def take(root: str, holder: Facts, seconds: float, name: str = LEASE) -> Lease:
 
     Raises Taken: another process has it. EnvironmentLacking: the store cannot be used, or does not keep writers apart.
     """
-    place = Place(root, name)
+    target = LeaseObject(root, name)
     try:
-        mine = _done(taking(holder, seconds, secrets.token_hex(8)), place)
+        mine = _done(taking(holder, seconds, secrets.token_hex(8)), target)
     except Taken as taken:
         if taken.state is None:
             raise _without_conditions(root) from None
         raise
-    if name == LEASE and _answer(Put(mine.state, None), place) is not None:  # it is there: to create it must be refused
-        _done(releasing(mine), place)
+    if name == LEASE and _answer(Put(mine.state, None), target) is not None:  # creating it again must be refused
+        _done(releasing(mine), target)
         raise _without_conditions(root)
-    found = Lease(place, mine)
+    found = Lease(target, mine)
     if name == LEASE:
         _held[root] = found
     return found
@@ -213,8 +213,8 @@ def take(root: str, holder: Facts, seconds: float, name: str = LEASE) -> Lease:
 
 def give_back(lease: Lease) -> None:
     """Give a lease of this process back."""
-    if _held.get(lease.place.root) is lease:
-        del _held[lease.place.root]
+    if _held.get(lease.target.root) is lease:
+        del _held[lease.target.root]
     lease.give_back()
 
 
@@ -236,7 +236,7 @@ def held(root: str) -> Lease | None:
 
 def seen(root: str, name: str = LEASE) -> Seen | None:
     """Return a lease of a warehouse as it is; raises EnvironmentLacking: the store cannot be used."""
-    return _look(Place(root, name))
+    return _look(LeaseObject(root, name))
 
 
 def is_live(root: str, name: str) -> bool:
@@ -244,7 +244,7 @@ def is_live(root: str, name: str) -> bool:
     found = seen(root, name)
     if found is None or found.state.holder is None:
         return False
-    now: float = _answer(Now(), Place(root, name))
+    now: float = _answer(Now(), LeaseObject(root, name))
     return now - found.at < found.state.seconds + GRAIN
 
 
@@ -279,8 +279,8 @@ def _lost(root: str, state: State | None) -> WriterBusy:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a lease is."""
+class LeaseObject:
+    """The object that holds a lease."""
 
     root: str
     name: str
@@ -291,24 +291,24 @@ class Place:
         return connection.opened(self.root)
 
 
-def _done(steps: Steps, place: Place) -> Mine:
+def _done(steps: Steps, target: LeaseObject) -> Mine:
     """Take the steps with a real store."""
     answer: Any = None
     try:
         while True:
-            answer = _answer(steps.send(answer), place)
+            answer = _answer(steps.send(answer), target)
     except StopIteration as done:
         mine: Mine = done.value
         return mine
 
 
-def _answer(request: Request, place: Place) -> Any:
+def _answer(request: Request, target: LeaseObject) -> Any:
     import obstore
     from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
 
-    root, store = place.root, place.store
+    root, store = target.root, target.store
     if isinstance(request, Look):
-        return _look(place)
+        return _look(target)
     if isinstance(request, Now):
         asked(root, lambda: obstore.put(store, CLOCK, b""))
         return asked(root, lambda: obstore.head(store, CLOCK)["last_modified"].timestamp())
@@ -317,19 +317,19 @@ def _answer(request: Request, place: Place) -> Any:
 
     def put() -> str | None:
         try:
-            return connection.version_of(obstore.put(store, place.name, text, mode=mode, use_multipart=False))
+            return connection.version_of(obstore.put(store, target.name, text, mode=mode, use_multipart=False))
         except (AlreadyExistsError, PreconditionError, GenericError):
             return None
 
     return asked(root, put)
 
 
-def _look(place: Place) -> Seen | None:
+def _look(target: LeaseObject) -> Seen | None:
     import obstore
 
     def look() -> Seen | None:
         try:
-            found = obstore.get(place.store, place.name)
+            found = obstore.get(target.store, target.name)
         except FileNotFoundError:
             return None
         said = json.loads(bytes(found.bytes()))
@@ -337,9 +337,9 @@ def _look(place: Place) -> Seen | None:
         return Seen(State(**said), connection.version_of(found.meta), modified.timestamp())
 
     try:
-        return asked(place.root, look)
+        return asked(target.root, look)
     except (ValueError, TypeError):
         raise EnvironmentLacking(
-            f"The lease {s3.shown(place.root)}/{place.name} cannot be read: remove this object when no writer "
+            f"The lease {s3.shown(target.root)}/{target.name} cannot be read: remove this object when no writer "
             "is at work."
         ) from None

@@ -18,9 +18,9 @@ import psutil
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.jvm import properties
 from pipelines.settings import Settings, s3
-from pipelines.stores import lease, places, restored
+from pipelines.stores import lease, locations, restored
 from pipelines.stores.lease import described
-from pipelines.stores.places import directory_of, scheme_of, unsafe_store
+from pipelines.stores.locations import directory_of, scheme_of, unsafe_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ def writer(settings: Settings, purpose: str, restores: bool = False) -> Iterator
     directory = directory_of(settings.warehouse)
     if directory is None:
         refuse_unsafe(settings)
-        store = places.of(settings.warehouse)
+        store = locations.of(settings.warehouse)
         with _leased(settings, purpose) if store.is_shared else contextlib.nullcontext():
             if not restores:
                 restored.refuse_half(store)
@@ -63,7 +63,7 @@ def writer(settings: Settings, purpose: str, restores: bool = False) -> Iterator
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(lease.facts(purpose)).encode(), 0)
         if not restores:
-            restored.refuse_half(places.of(os.fspath(directory)))
+            restored.refuse_half(locations.of(os.fspath(directory)))
         yield
         os.ftruncate(descriptor, 0)
     finally:
@@ -108,7 +108,7 @@ def _leased(settings: Settings, purpose: str) -> Iterator[None]:
 
 def pause(warehouse: str) -> float:
     """Return how many seconds pass between two attempts to get the lock; for a lease an attempt is three requests."""
-    return 1.0 if places.of(warehouse).is_shared else 0.2
+    return 1.0 if locations.of(warehouse).is_shared else 0.2
 
 
 def name_jvm(warehouse: str, spark: SparkSession) -> None:
@@ -133,7 +133,7 @@ def holder(warehouse: str) -> str | None:
 
     Raises EnvironmentLacking: the store of the lease cannot be used.
     """
-    if places.of(warehouse).is_shared:
+    if locations.of(warehouse).is_shared:
         seen = lease.seen(warehouse)
         if seen is None or seen.state.holder is None:
             return None
@@ -145,11 +145,11 @@ def holder(warehouse: str) -> str | None:
     directory = directory_of(warehouse)
     if directory is None:
         return None
-    is_held = places.of(os.fspath(directory)).is_locked(NAME)
+    is_held = locations.of(os.fspath(directory)).is_locked(NAME)
     return described(_said(directory / NAME)) if is_held else None
 
 
-def _acquire(attempt: Callable[[], str | None], place: str, settings: Settings) -> None:
+def _acquire(attempt: Callable[[], str | None], location: str, settings: Settings) -> None:
     """Attempt until nobody holds the lock any more; an attempt describes who does.
 
     Raises WriterBusy: somebody held it until the wait ended.
@@ -160,7 +160,7 @@ def _acquire(attempt: Callable[[], str | None], place: str, settings: Settings) 
     while holder := attempt():
         left = deadline - time.monotonic()
         if left <= 0:
-            raise WriterBusy(f"Another writer is at work on {s3.shown(place)}: {holder}; try again when it is done.")
+            raise WriterBusy(f"Another writer is at work on {s3.shown(location)}: {holder}; try again when it is done.")
         if not announced:
             print(f"Waiting up to {wait_seconds:.0f} s for another writer: {holder}.", file=sys.stderr)
             announced = True

@@ -31,7 +31,7 @@ BLOCK = 1 << 20  # bytes that are read at a time of a larger file
 
 @dataclass(frozen=True)
 class Versioned:
-    """An object's bytes, what tells it from later ones at its place, and when the store took it."""
+    """An object's bytes, what tells it from later ones of its path, and when the store took it."""
 
     content: bytes
     version: str
@@ -71,7 +71,7 @@ class Objects(Store):
         self._forget_content(name)
 
     def versioned(self, name: str) -> Versioned | None:
-        """Return an object with what tells it from later ones at its place; None if there is no such object."""
+        """Return an object with what tells it from later ones of its path; None if there is no such object."""
         import obstore
 
         def get() -> Versioned | None:
@@ -226,7 +226,7 @@ class Objects(Store):
         Raises WriterBusy: the lease, or a lock that this thread holds, was taken over.
         """
         for lock in _locks.get():
-            if lock.place.root == self.root and (lost := lock.taken_over()):
+            if lock.target.root == self.root and (lost := lock.taken_over()):
                 raise lost
         held = lease.checked(self.root)
         return f"afterlog-lease-{held.epoch}" if held else ""

@@ -10,7 +10,7 @@ from typing import Any
 
 from expectations.contract import Column, Contract
 from pipelines.incidents.severity import LEVELS
-from pipelines.stores import places
+from pipelines.stores import locations
 from pipelines.stores.base import Store
 from pipelines.warehouse.tables import Warehouse
 
@@ -35,8 +35,8 @@ ALERTS = Contract(
 )
 
 
-def place(warehouse: Warehouse) -> Store:
-    """Return the place of the outbox of a warehouse's cluster; a warehouse can hold several clusters.
+def outbox_store(warehouse: Warehouse) -> Store:
+    """Return the store of the outbox of a warehouse's cluster; a warehouse can hold several clusters.
 
     Raises UsageError: only Spark opens the warehouse.
     """
@@ -47,7 +47,7 @@ def place(warehouse: Warehouse) -> Store:
     ):  # others could be no file's name, or one that differs in case
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         name = f"{re.sub(r'[^a-z0-9_]+', '-', name.lower())[:40]}-{digest}"
-    return places.of(f"{warehouse.root}/{DIRECTORY}/{name}")
+    return locations.of(f"{warehouse.root}/{DIRECTORY}/{name}")
 
 
 def alerts(warehouse: Warehouse) -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ def alerts(warehouse: Warehouse) -> list[dict[str, Any]]:
     if not warehouse.opens_tables:
         return []
     try:
-        outbox = json.loads(place(warehouse).text(FILE) or "{}")
+        outbox = json.loads(outbox_store(warehouse).text(FILE) or "{}")
         waiting = [_waiting(alert) for alert in outbox.get("pending", ())]
         over = [
             _row(alert["at"]["time"], alert["status"], alert, alert["title"], alert["answer"])

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from expectations.text import visible
 from pipelines.errors import UsageError
-from pipelines.stores import places
+from pipelines.stores import locations
 from pipelines.stores.base import Store
 
 FORMAT = 1
@@ -82,9 +82,9 @@ def place_of(name: str) -> Store:
 
     Raises UsageError: only Spark opens it, or its parent is not there.
     """
-    directory = places.directory_of(name)
+    directory = locations.directory_of(name)
     if directory is None:
-        found = places.of(name)
+        found = locations.of(name)
         if not found.opens_tables:
             raise UsageError(f"Only Spark opens {name}: name a directory or an object store for backups.")
         return found
@@ -93,12 +93,12 @@ def place_of(name: str) -> Store:
         raise UsageError(f"{directory} is not a directory.")
     if not directory.parent.is_dir():
         raise UsageError(f"There is no {directory.parent}, in which {directory.name} would be.")
-    return places.of(os.fspath(directory))
+    return locations.of(os.fspath(directory))
 
 
 def refuse_within(place: Store, warehouse: str) -> None:
     """Raise UsageError if a place lies in the warehouse: it would go with it."""
-    home = places.directory_of(warehouse)
+    home = locations.directory_of(warehouse)
     root = os.path.realpath(home) if home is not None else warehouse.rstrip("/")
     own = os.path.realpath(place.root) if home is not None and "://" not in place.root else place.root
     if f"{_plain(own)}/".startswith(f"{_plain(root)}/"):

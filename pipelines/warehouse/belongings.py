@@ -96,12 +96,12 @@ def data_files(warehouse: Warehouse, taken: Taken, stages: Sequence[Stage]) -> d
         for stage in stages:
             unread = outdated.unread(warehouse, table, read[stage.table], version) if table in stage.inputs else set()
             paths |= unread if isinstance(unread, set) else set()  # else the stage reads all anew, here as there
-        place = warehouse.place(table)
+        table_path = warehouse.table_path(table)
         for within in {path[: path.rfind("/") + 1] for path in paths}:
-            for file in warehouse.store.files(f"{place}/{within}".rstrip("/")):
+            for file in warehouse.store.files(f"{table_path}/{within}".rstrip("/")):
                 if f"{within}{file.name}" in paths:
-                    found[f"{place}/{within}{file.name}"] = file
-        if lacking := {f"{place}/{path}" for path in paths} - found.keys():
+                    found[f"{table_path}/{within}{file.name}"] = file
+        if lacking := {f"{table_path}/{path}" for path in paths} - found.keys():
             raise Vanished(min(lacking))
 
     at_once(OPENED_AT_ONCE, look, taken.versions)

@@ -65,7 +65,7 @@ class Commits(LoggedTables):
         turn = few_rows.Turn(f"{mark} {self.store.checked()}".strip(), self.store.is_shared)
         self.store.forget(self.log(table))
         yield turn
-        opened_tables.committed(self.store, self.place(table), opened)
+        opened_tables.committed(self.store, self.table_path(table), opened)
 
     def _append(self, table: str, opened: OpenedTable, rows: ArrowTable | RecordBatchReader, mark: str = "") -> None:
         """Append rows without Delta's planning. Without rows there is no commit."""

@@ -22,7 +22,7 @@ def unreadable_files(warehouse: Warehouse, table: str) -> list[str]:
     found: list[str] = []
 
     def look(path: str) -> None:
-        content = warehouse.store.read(f"{warehouse.place(table)}/{path}")
+        content = warehouse.store.read(f"{warehouse.table_path(table)}/{path}")
         if content is not None and not _is_whole(content, counts[path]):
             found.append(path)
 

@@ -33,12 +33,12 @@ class DataFiles:
     """Data files of a version of a table, with their statistics."""
 
     store: Store
-    place: str
+    table_path: str
     schema: str
     files: Any  # a record batch, one row per file
 
     @classmethod
-    def of(cls, opened: DeltaTable, store: Store, place: str, more: Iterable[Contracted] = ()) -> DataFiles | None:
+    def of(cls, opened: DeltaTable, store: Store, table_path: str, more: Iterable[Contracted] = ()) -> DataFiles | None:
         """Return the files of an opened table, whose rows have ``more`` columns; None if only Delta can read it.
 
         That is so if its rows are not simply those of its files, or if its path looks like a pattern: Spark would take
@@ -53,7 +53,7 @@ class DataFiles:
         schema["fields"] += [
             {"name": column.name, "type": delta_type(column.type), "nullable": True, "metadata": {}} for column in more
         ]
-        return cls(store, place, json.dumps(schema), files)
+        return cls(store, table_path, json.dumps(schema), files)
 
     def paths(self, among: Sequence[Range] | None = None) -> list[str]:
         """Return the paths of the files that may hold rows in one of the ranges, by their statistics (None: all)."""
@@ -80,7 +80,7 @@ class DataFiles:
 
     def for_duckdb(self, path: str) -> str:
         """Return a data file's name for DuckDB."""
-        return self.store.for_duckdb(f"{self.place}/{path}")
+        return self.store.for_duckdb(f"{self.table_path}/{path}")
 
     def rows(self, spark: SparkSession, among: Sequence[Range] | None = None) -> DataFrame:
         """Return the rows within the ranges (None: all)."""
@@ -94,7 +94,7 @@ class DataFiles:
         schema = StructType.fromJson(json.loads(self.schema))
         for name in more:
             schema.add(name, StringType())
-        files = self.store.for_spark([f"{self.place}/{path}" for path in paths])
+        files = self.store.for_spark([f"{self.table_path}/{path}" for path in paths])
         if files:
             return spark.read.schema(schema).parquet(*files)
         return _no_rows(spark, schema)

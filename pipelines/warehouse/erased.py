@@ -13,7 +13,7 @@ from pipelines.warehouse.tables import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Place = tuple[str | None, int | None, int | None]
+Coordinate = tuple[str | None, int | None, int | None]
 """DLQ topic, partition and offset."""
 SHOWN = ".shown.json"
 """What a site notes of the state that it shows."""
@@ -69,8 +69,8 @@ def none_of(rows: DataFrame, warehouse: Warehouse, table: str) -> DataFrame:
     return landed.alias("given").join(F.broadcast(noted), is_record, how="left_anti")
 
 
-def places(warehouse: Warehouse) -> dict[Place, datetime]:
-    """Return the dead letters of the settings' cluster that were erased, with the time, by place."""
+def by_coordinate(warehouse: Warehouse) -> dict[Coordinate, datetime]:
+    """Return the dead letters of the settings' cluster that were erased, with the time, by coordinate."""
     table = ERASED_RECORDS.table
     if not warehouse.opens_tables or not warehouse.exists(table) or warehouse.was_never_written(table):
         return {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pipelines.errors import AfterlogError, UsageError, opening, unreadable_log
 from pipelines.settings import Settings
-from pipelines.stores import places
+from pipelines.stores import locations
 from pipelines.stores.base import Store
 from pipelines.warehouse import delta_log, opened_tables, schema_mark
 from pipelines.warehouse.at_once import OPENED_AT_ONCE, at_once
@@ -53,7 +53,7 @@ class LoggedTables:
     @property
     def store(self) -> Store:
         """Where the tables are."""
-        return places.of(self.root)
+        return locations.of(self.root)
 
     @property
     def opens_tables(self) -> bool:
@@ -81,17 +81,17 @@ class LoggedTables:
         """Return the path or URI of a table: ``silver.x`` is at ``<warehouse>/silver/x``."""
         if not _TABLE.fullmatch(table):
             raise UsageError(f"{table!r} is not a table: tables are named like silver.dlq_records.")
-        return f"{self.root.rstrip('/')}/{self.place(table)}"
+        return f"{self.root.rstrip('/')}/{self.table_path(table)}"
 
     @staticmethod
-    def place(table: str) -> str:
+    def table_path(table: str) -> str:
         """Return the path of a table below the root."""
         return table.replace(".", "/")
 
     @classmethod
     def log(cls, table: str) -> str:
         """Return the path of a table's Delta log below the root."""
-        return f"{cls.place(table)}/_delta_log"
+        return f"{cls.table_path(table)}/_delta_log"
 
     def exists(self, table: str) -> bool:
         """Tell whether a table has a Delta log."""
@@ -129,7 +129,7 @@ class LoggedTables:
         Raises UsageError: the table's Delta log alone does not decide which commits count. EnvironmentLacking: the log
         cannot be read.
         """
-        return opened_tables.once(self.store, self.place(table), version, lambda: self._opened(table, version))
+        return opened_tables.once(self.store, self.table_path(table), version, lambda: self._opened(table, version))
 
     def open_ahead(self, tables: Iterable[str]) -> None:
         """Open tables that a command is about to read, at the same time, where each request takes its time.
@@ -152,12 +152,12 @@ class LoggedTables:
 
         try:
             found = DeltaTable(
-                self.store.for_deltalake(self.place(table)), version=version, storage_options=self.store.options()
+                self.store.for_deltalake(self.table_path(table)), version=version, storage_options=self.store.options()
             )
         except Exception as error:
             if delta_log.is_about_coordination(error):
                 raise delta_log.coordinated(table, "its table features") from None
-            if delta_log.fault(self.store, self.place(table), refused=True):
+            if delta_log.fault(self.store, self.table_path(table), refused=True):
                 raise unreadable_log(table) from None
             raise opening(error, table) from None
         protocol = found.protocol()
@@ -177,7 +177,7 @@ class LoggedTables:
         there = {
             f"{within}{file.name}": file.size
             for within in {path[: path.rfind("/") + 1] for path in sizes}
-            for file in self.store.files(f"{self.place(table)}/{within}".rstrip("/"))
+            for file in self.store.files(f"{self.table_path(table)}/{within}".rstrip("/"))
         }
         return sorted(path for path, size in sizes.items() if there.get(path) != size)
 
@@ -210,10 +210,10 @@ class LoggedTables:
 
     def bytes_after(self, table: str, version: int | None) -> int:
         """Return roughly how many bytes a table has gained since a version (None: since its creation)."""
-        place, commit = self.place(table), f"{version or 0:020}.json"
+        table_path, commit = self.table_path(table), f"{version or 0:020}.json"
         log = {file.name: file.modified_at for file in self.store.files(self.log(table))}
         since = log.get(commit) if version is not None else None
-        files = (file for file in self.store.files(place) if file.name.endswith(".parquet"))
+        files = (file for file in self.store.files(table_path) if file.name.endswith(".parquet"))
         return sum(file.size for file in files if since is None or file.modified_at > since)
 
     def _log_names(self, table: str) -> list[str]:

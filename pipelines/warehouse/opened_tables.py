@@ -1,4 +1,4 @@
-"""A table's place in a store -> the table, opened once for each state of its Delta log.
+"""A table's path in a store -> the table, opened once for each state of its Delta log.
 
 To open a log takes some milliseconds, and a run asks for the version, files or columns of each table again and again.
 """
@@ -29,9 +29,9 @@ _kept: dict[str, _Kept] = {}  # the last used at the end
 _lock = Lock()
 
 
-def once(store: Store, place: str, version: int | None, opening: Callable[[], DeltaTable]) -> DeltaTable:
+def once(store: Store, table_path: str, version: int | None, opening: Callable[[], DeltaTable]) -> DeltaTable:
     """Return what ``opening`` returns for a version (None: the latest); call it once for each state of the log."""
-    location, log = store.for_deltalake(place), store.fingerprint(f"{place}/_delta_log")
+    location, log = store.for_deltalake(table_path), store.fingerprint(f"{table_path}/_delta_log")
     with _lock:
         kept = _kept.get(location)
         if kept is None or kept.log != log:
@@ -48,17 +48,17 @@ def once(store: Store, place: str, version: int | None, opening: Callable[[], De
     return found
 
 
-def committed(store: Store, place: str, opened: DeltaTable) -> None:
+def committed(store: Store, table_path: str, opened: DeltaTable) -> None:
     """Keep a table that its own commit took to the latest version: to open it again reads the log from its checkpoint.
 
     If another writer has committed since, the table is opened again when it is asked for.
     """
-    log = f"{place}/_delta_log"
+    log = f"{table_path}/_delta_log"
     store.forget(log)
     found = store.fingerprint(log)
     if f"{opened.version():020}.json" in found:
         with _lock:
-            _keep(store.for_deltalake(place), _Kept(found, {None: opened}))
+            _keep(store.for_deltalake(table_path), _Kept(found, {None: opened}))
 
 
 def _keep(location: str, kept: _Kept) -> None:

@@ -79,11 +79,11 @@ def outdated(warehouse: Warehouse, table: str, stages: Iterable[Stage], days: fl
     before = written.surely(now - timedelta(days=days))
     hours = math.ceil((now - before) / timedelta(hours=1))
     listed = opened.vacuum(hours, dry_run=True, full=True, enforce_retention_duration=False)
-    place = warehouse.place(table)
+    table_path = warehouse.table_path(table)
     there = {
         f"{within}{file.name}": file.size
         for within in ("", f"{CHANGES}/")
-        for file in warehouse.store.files(f"{place}/{within}".rstrip("/"))
+        for file in warehouse.store.files(f"{table_path}/{within}".rstrip("/"))
     }
     # A file that is named here and not listed there is in a directory that Afterlog did not make.
     files = {path: there[path] for path in sorted(listed) if path in there and path not in kept}

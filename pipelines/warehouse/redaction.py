@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Row = tuple[str | None, str | None]
 """A row of bronze: cluster and ``_bronze_id``."""
-Place = tuple[str | None, str | None, int | None, int | None]
+Letter = tuple[str | None, str | None, int | None, int | None]
 """A dead letter: cluster, DLQ topic, partition and offset."""
 Header = tuple[str | None, bytes | None]
 
@@ -73,7 +73,7 @@ class Shared:
 class Redaction:
     """What is to be forgotten: the records, the values, and what tells how to replace them.
 
-    ``places`` has the topic ids of the dead letters at a place; a topic that is created again has other records there.
+    ``topic_ids`` has those of the dead letters at a coordinate: a topic that is created again has other records there.
     ``acknowledgements`` are rows of bronze about the records. ``hashes`` maps hashes of what was replaced to those of
     what stands there instead; it grows with each table.
     ``fingerprints`` maps the names of errors whose pattern held a value to their new names.
@@ -83,7 +83,7 @@ class Redaction:
     words: Words
     rows: frozenset[Row] = frozenset()
     acknowledgements: frozenset[Row] = frozenset()
-    places: Mapping[Place, Collection[str | None]] = field(default_factory=dict)
+    topic_ids: Mapping[Letter, Collection[str | None]] = field(default_factory=dict)
     shared: Shared = field(default_factory=Shared)
     profiles: Sequence[Profile] = ()
     hashes: dict[int, int] = field(default_factory=dict, repr=False)
@@ -94,8 +94,8 @@ class Redaction:
         marks = contents_of(table)
         chosen = self.chosen(table, rows)
         changed, cells = [False] * rows.num_rows, 0
-        for place, name in enumerate(rows.column_names):
-            before = whole(rows.column(place))
+        for index, name in enumerate(rows.column_names):
+            before = whole(rows.column(index))
             after = self._column(marks.get(name), name, before, chosen, rows)
             if after is before:
                 continue
@@ -107,7 +107,7 @@ class Redaction:
                 )
             changed = [is_changed or differs for is_changed, differs in zip(changed, differing, strict=True)]
             cells += sum(differing)
-            rows = rows.set_column(place, rows.schema.field(place), after)
+            rows = rows.set_column(index, rows.schema.field(index), after)
         return rows, changed, cells
 
     def chosen(self, table: str, rows: ArrowTable) -> list[bool]:
@@ -117,15 +117,15 @@ class Redaction:
         if of_records and "_bronze_id" in names and table.endswith((".dlq_records", ACKNOWLEDGEMENTS)):
             of_bronze = (rows.column(name).to_pylist() for name in ("cluster", "_bronze_id"))
             return [row_id in of_records for row_id in zip(*of_bronze, strict=True)]
-        if not (self.places and names >= {"dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset"}):
+        if not (self.topic_ids and names >= {"dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset"}):
             return [False] * rows.num_rows
         by = ("cluster", "dlq_topic", "dlq_partition", "dlq_offset")
         letters = zip(*(rows.column(name).to_pylist() for name in by), strict=True)
         ids = rows.column("dlq_topic_id").to_pylist()
-        return [self._is_letter(place, topic_id) for place, topic_id in zip(letters, ids, strict=True)]
+        return [self._is_letter(letter, topic_id) for letter, topic_id in zip(letters, ids, strict=True)]
 
-    def _is_letter(self, place: Any, topic_id: str | None) -> bool:
-        known = self.places.get(place, ())
+    def _is_letter(self, letter: Any, topic_id: str | None) -> bool:
+        known = self.topic_ids.get(letter, ())
         return bool(known) and (topic_id is None or None in known or topic_id in known)
 
     def _column(
@@ -135,7 +135,7 @@ class Redaction:
 
         if isinstance(mark, Mapping):  # a row of bronze within a row
             fields = list(cells.type)
-            given = [cells.field(place) for place in range(len(fields))]
+            given = [cells.field(index) for index in range(len(fields))]
             made = [
                 self._column(mark.get(field.name), field.name, old, chosen, of)
                 for field, old in zip(fields, given, strict=True)
@@ -258,7 +258,7 @@ class Redaction:
 
         kind = cells.type
         if arrow.types.is_struct(kind):
-            given = [cells.field(place) for place in range(kind.num_fields)]
+            given = [cells.field(index) for index in range(kind.num_fields)]
             made = [self._searched(child) for child in given]
             if all(new is old for new, old in zip(made, given, strict=True)):
                 return cells
@@ -373,7 +373,7 @@ def _has_hashes(kind: Any) -> bool:
     """Tell whether a list is one of hashes, or of pairs with them, which stands in its order."""
     import pyarrow as arrow
 
-    names = {kind.value_type.field(place).name for place in range(kind.value_type.num_fields)}
+    names = {kind.value_type.field(index).name for index in range(kind.value_type.num_fields)}
     return arrow.types.is_int64(kind.value_type) or names in (
         {"negative", "value"},
         {"negative", "kind", "name", "value"},

@@ -81,7 +81,7 @@ def rows_in(
 
     Raises EnvironmentLacking: the file is missing.
     """
-    content = warehouse.store.read(f"{warehouse.place(table)}/{path}")
+    content = warehouse.store.read(f"{warehouse.table_path(table)}/{path}")
     if content is None:
         raise EnvironmentLacking(f"A data file of {table} is missing: `afterlog doctor` says which.")
     return typed(content, few_rows.schema_of(opened.schema()), columns)
@@ -96,7 +96,7 @@ def typed(content: bytes, schema: Any, columns: Sequence[str] | None = None) -> 
     there = [field for field in schema if field.name in {*file.schema_arrow.names}]
     wanted = [field for field in there if columns is None or field.name in columns]
     rows = file.read([field.name for field in wanted]).select([field.name for field in wanted])
-    made = [whole(rows.column(place)).cast(field.type) for place, field in enumerate(wanted)]
+    made = [whole(rows.column(index)).cast(field.type) for index, field in enumerate(wanted)]
     return arrow.Table.from_arrays(made, schema=arrow.schema(wanted))
 
 
@@ -113,7 +113,7 @@ def written(warehouse: Warehouse, table: str, rows: ArrowTable) -> Written:
     """Write rows to a new data file of a table."""
     content, name = _parquet(rows), f"part-00000-{uuid4()}-c000.zstd.parquet"
     warehouse.store.checked()
-    warehouse.store.write(f"{warehouse.place(table)}/{name}", content)
+    warehouse.store.write(f"{warehouse.table_path(table)}/{name}", content)
     return Written(name, len(content), json.dumps(_statistics(rows)))
 
 
@@ -175,8 +175,8 @@ def checkpoint(warehouse: Warehouse, table: str) -> OpenedTable:
     """Write a checkpoint of the last version of a table if it has none; return the table."""
     from deltalake import DeltaTable
 
-    store, place = warehouse.store, warehouse.place(table)
-    opened = DeltaTable(store.for_deltalake(place), storage_options=store.options())
+    store, table_path = warehouse.store, warehouse.table_path(table)
+    opened = DeltaTable(store.for_deltalake(table_path), storage_options=store.options())
     if not store.has(f"{warehouse.log(table)}/{opened.version():020}.checkpoint.parquet"):
         store.checked()
         opened.create_checkpoint()
@@ -189,13 +189,13 @@ def cut(warehouse: Warehouse, table: str) -> int:
 
     The log is checkpointed first, so that a table without its past is whole at every moment.
     """
-    store, place, log = warehouse.store, warehouse.place(table), warehouse.log(table)
+    store, table_path, log = warehouse.store, warehouse.table_path(table), warehouse.log(table)
     opened = checkpoint(warehouse, table)
     version = f"{log}/{opened.version():020}"
     kept = {f"{version}.checkpoint.parquet", f"{version}.json", f"{log}/_last_checkpoint"}
-    kept |= {f"{place}/{path}" for path in opened.get_add_actions()["path"].to_pylist()}
+    kept |= {f"{table_path}/{path}" for path in opened.get_add_actions()["path"].to_pylist()}
     gone = 0
-    for name in [*store.walk(place)]:
+    for name in [*store.walk(table_path)]:
         if name not in kept:
             store.checked()
             store.remove(name)

@@ -71,8 +71,8 @@ def _of_parquet(content: bytes, words: Words) -> Iterator[bool]:
     for key, value in (file.metadata.metadata or {}).items():
         yield words.are_in(key) or words.are_in(value)
     for group in range(file.num_row_groups):
-        for place in range(file.metadata.num_columns):
-            statistics = file.metadata.row_group(group).column(place).statistics
+        for index in range(file.metadata.num_columns):
+            statistics = file.metadata.row_group(group).column(index).statistics
             if statistics is not None and statistics.has_min_max:
                 yield any(_is_in(end, words) for end in (statistics.min, statistics.max))
         for column in file.read_row_group(group).columns:

@@ -22,17 +22,17 @@ def staged(warehouse: Warehouse, table: str, rows: DataFrame) -> Iterator[DataFr
     A killed process leaves its files. As one process at a time writes a table, the next batch of it removes them.
     """
     spark = warehouse.spark
-    beside, place = warehouse.store.for_spark([f"{STAGED}/{table}", f"{STAGED}/{table}/{secrets.token_hex(8)}"])
+    beside, path = warehouse.store.for_spark([f"{STAGED}/{table}", f"{STAGED}/{table}/{secrets.token_hex(8)}"])
     _remove(spark, beside)
     try:
-        rows.write.options(**{"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}).parquet(place)
+        rows.write.options(**{"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}).parquet(path)
         # A warehouse's path may contain what looks like a pattern.
-        yield spark.read.schema(rows.schema).option("__globPaths__", "false").parquet(place)
+        yield spark.read.schema(rows.schema).option("__globPaths__", "false").parquet(path)
     finally:
-        _remove(spark, place)
+        _remove(spark, path)
 
 
-def _remove(spark: Any, place: str) -> None:
+def _remove(spark: Any, directory: str) -> None:
     """Remove a directory and all that is in it, if it is there."""
-    path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(place)
+    path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(directory)
     path.getFileSystem(spark._jsc.hadoopConfiguration()).delete(path, True)

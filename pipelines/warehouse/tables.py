@@ -138,7 +138,7 @@ class Warehouse(Commits):
     def files_of(self, table: str, opened: OpenedTable) -> DataFiles | None:
         """Return the files of an opened table; None if only Delta can read it."""
         lacking = self.lacking(table, (field.name for field in opened.schema().fields))
-        return DataFiles.of(opened, self.store, self.place(table), lacking)
+        return DataFiles.of(opened, self.store, self.table_path(table), lacking)
 
     @staticmethod
     def lacking(table: str, names: Iterable[str]) -> list[Column]:
@@ -159,7 +159,7 @@ class Warehouse(Commits):
             return
         lacking = {column.name for column in self.lacking(table, there)}
         opened.alter.add_columns([field for field in schema_of(contract).fields if field.name in lacking])
-        opened_tables.committed(self.store, self.place(table), opened)
+        opened_tables.committed(self.store, self.table_path(table), opened)
 
     def _stored_names(self, table: str) -> list[str]:
         if self.opens_tables:

@@ -26,7 +26,7 @@ from local.demo import Airflow, delta_log
 from pipelines.catalog import FEEDS, stages
 from pipelines.errors import UsageError
 from pipelines.settings import ROOT
-from pipelines.stores import places
+from pipelines.stores import locations
 from pipelines.warehouse import backups
 from tests.e2e.runs import OF_A_BROKEN_GATE, counts, states, tables, told_by_assets
 from tests.testing.receiver import Receiver, receiving
@@ -331,5 +331,5 @@ def test_a_backup_says_what_was_copied(airflow: Airflow, good: dict[str, str], f
     run = airflow.run("backup", {"warehouse": good["warehouse"]})
     assert states(run) == {"backup": ("success", 1)}
     made = run["xcoms"]["backup"]
-    assert backups.last_of(places.of(good["warehouse"])).backup == made["backup"]  # type: ignore[union-attr]
+    assert backups.last_of(locations.of(good["warehouse"])).backup == made["backup"]  # type: ignore[union-attr]
     assert made["copied_files"] > 100

@@ -20,7 +20,7 @@ from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.replay import actions, store
 from pipelines.replay.accepted import RECORDS, REPLAYED, REPLAYS
 from pipelines.replay.choice import Choice
-from pipelines.replay.journal import NAME, Journal, place_of
+from pipelines.replay.journal import NAME, Journal, journal_store
 from pipelines.replay.judge import DOUBTS, Options
 from pipelines.replay.states import State
 from pipelines.restore import restore
@@ -227,7 +227,7 @@ def test_a_dead_letter_goes_back_once_although_something_is_lost(
     to = other if target == "another" else None
     run_partly(warehouse, planned(warehouse, options=Options(to=to)), 3)
     if lost != "tables":
-        shutil.rmtree(place_of(warehouse.settings).root)
+        shutil.rmtree(journal_store(warehouse.settings).root)
     if lost != "journal":
         for table in (REPLAYED, REPLAYS, "gold.replay_plans"):
             shutil.rmtree(warehouse.location(table), ignore_errors=True)
@@ -250,7 +250,7 @@ def test_a_plan_from_before_the_loss_leaves_out_what_another_plan_replayed(
     waits = planned(warehouse)
     to = other if target == "another" else None
     run_partly(warehouse, planned(warehouse, Choice(where="dlq_offset < 99"), Options(to=to)), 2)
-    shutil.rmtree(place_of(warehouse.settings).root)
+    shutil.rmtree(journal_store(warehouse.settings).root)
     shutil.rmtree(warehouse.location(REPLAYED))
     said = json.loads(actions.run(warehouse, waits, form="json").result)
     seen = letters_of(standing(settings, topic)) + letters_of(standing(settings, other))
@@ -265,7 +265,7 @@ def test_a_lost_journal_is_learned_from_the_targets_of_other_plans(
     kafka.create_topic(other)
     _topic, warehouse = failed(settings, kafka, names, 9)
     run_partly(warehouse, planned(warehouse, options=Options(to=other)), 1)
-    shutil.rmtree(place_of(warehouse.settings).root)
+    shutil.rmtree(journal_store(warehouse.settings).root)
     shutil.rmtree(warehouse.location(REPLAYED), ignore_errors=True)
     found = reasons(warehouse)
     assert found.count(["replayed_before"]) == 6  # the second batch was committed, and nobody wrote it down
@@ -298,8 +298,8 @@ def test_a_target_that_cannot_be_read_so_far_back_is_refused(
     kafka.delete_records(topic, 1, 5)  # all of another partition
     kafka.delete_records(topic, 0, 2)
     assert reasons(warehouse) == [unknown, unknown, [], [], []]  # a replay stands behind what failed
-    shutil.rmtree(place_of(warehouse.settings).root)
-    with Journal(place_of(warehouse.settings), "default"):
+    shutil.rmtree(journal_store(warehouse.settings).root)
+    with Journal(journal_store(warehouse.settings), "default"):
         pass  # as a run that lands dead letters does, before they die
     later = datetime.now(UTC) + timedelta(hours=1)
     shutil.rmtree(settings.warehouse + "/silver")
@@ -320,7 +320,7 @@ def test_a_replay_is_known_again_whatever_is_learned_of_its_first_place(
         for at in range(3)
     ]
     put(settings, "silver.dlq_hops", *hops)
-    shutil.rmtree(place_of(warehouse.settings).root)
+    shutil.rmtree(journal_store(warehouse.settings).root)
     shutil.rmtree(warehouse.location(REPLAYED), ignore_errors=True)
     choice = Choice(where="dlq_offset < 99")
     assert reasons(warehouse, choice, Options(to=other)) == [["replayed_before"]] * 3
@@ -333,7 +333,7 @@ def test_a_journal_that_was_restored_is_not_believed(
     kafka.create_topic(topic)
     kafka.produce(topic, [Message(b"first", b"k")] * 4)
     warehouse = Warehouse(settings)
-    with Journal(place_of(warehouse.settings), "default"):
+    with Journal(journal_store(warehouse.settings), "default"):
         pass
     shutil.copytree(settings.warehouse, tmp_path / "backup")
     warehouse = letters(settings, topic, 4)
@@ -349,7 +349,7 @@ def test_the_rest_of_a_plan_goes_out_once_over_a_backup_and_a_restore(
     backed_up: str, settings: Settings, kafka: KafkaAdmin, names: Iterator[str], tmp_path: Path
 ) -> None:
     copies, said = str(tmp_path / "backups"), list[str]()
-    with Journal(place_of(settings), "default"):
+    with Journal(journal_store(settings), "default"):
         pass
     topic, warehouse = failed(settings, kafka, names, 12)
     if backed_up == "before the plan":
@@ -392,7 +392,7 @@ def test_a_target_of_another_plan_that_was_created_again_tells_nothing(
     run_partly(warehouse, planned(warehouse, options=Options(to=other)), 0)
     kafka.delete_topics(other)
     kafka.create_topic(other)
-    shutil.rmtree(place_of(warehouse.settings).root)
+    shutil.rmtree(journal_store(warehouse.settings).root)
     shutil.rmtree(warehouse.location(REPLAYED), ignore_errors=True)
     assert reasons(warehouse) == [["replay_unknown"]] * 3
 
@@ -407,7 +407,7 @@ def test_a_plan_of_a_lost_journal_is_refused_where_its_target_was_cut(
     plan_id = planned(warehouse)
     kafka.produce(topic, [Message(b"x", b"k")] * 4)
     kafka.delete_records(topic, 0, 10)
-    shutil.rmtree(place_of(warehouse.settings).root)
+    shutil.rmtree(journal_store(warehouse.settings).root)
     with pytest.raises(AfterlogError, match="nobody can tell") as refused:
         actions.run(warehouse, plan_id)
     assert refused.value.exit_code == 2
@@ -422,7 +422,7 @@ def test_a_journal_that_is_removed_under_a_run_stops_it(
     plan_id = planned(warehouse)
 
     def remove(*_: Any) -> None:
-        Path(place_of(warehouse.settings).root, NAME).unlink(missing_ok=True)
+        Path(journal_store(warehouse.settings).root, NAME).unlink(missing_ok=True)
 
     with pytest.raises(EnvironmentLacking, match="was removed while plan"):
         actions.run(warehouse, plan_id, batch=3, progress=remove)
@@ -606,7 +606,7 @@ def test_a_plan_says_the_same_in_each_place(
     rules_in(tmp_path)
     actions.run(warehouse, plan_id)
     assert said() == ("FINISHED", 0)
-    shutil.rmtree(place_of(warehouse.settings).root)
+    shutil.rmtree(journal_store(warehouse.settings).root)
     assert said() == ("FINISHED", 0)  # and not READY, 3 of 3
 
 
@@ -614,7 +614,7 @@ def test_a_lost_journal_is_said(settings: Settings, kafka: KafkaAdmin, names: It
     _topic, warehouse = failed(settings, kafka, names, 9)
     plan_id = planned(warehouse)
     run_partly(warehouse, plan_id, 1)
-    shutil.rmtree(place_of(warehouse.settings).root)
+    shutil.rmtree(journal_store(warehouse.settings).root)
     told = actions.status(warehouse, plan_id).result
     assert "READY: the journal of its runs is lost, so a run learns from the target what was replayed" in told
 
@@ -681,7 +681,7 @@ def letters_of_two(settings: Settings, topic: str) -> Warehouse:
 def test_a_pause_after_a_failure_is_a_pause(settings: Settings, kafka: KafkaAdmin, names: Iterator[str]) -> None:
     _topic, warehouse = failed(settings, kafka, names, 1)
     plan_id = planned(warehouse)
-    with Journal(place_of(warehouse.settings), "default") as journal:
+    with Journal(journal_store(warehouse.settings), "default") as journal:
         journal.begin(plan_id, "a runner")
         journal.end(plan_id, "a runner", State.FAILED, "The brokers do not answer.", 3)
     assert actions.status(warehouse, plan_id).exit_code == 3

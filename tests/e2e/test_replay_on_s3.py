@@ -17,7 +17,7 @@ import pytest
 
 from pipelines.broker import Broker
 from pipelines.settings import ROOT, load
-from pipelines.stores import places
+from pipelines.stores import locations
 from tests.testing import s3
 from tests.testing.kafka import KafkaAdmin
 from tests.testing.replays import letters_in, no_rules
@@ -93,4 +93,4 @@ def test_a_run_that_is_killed_and_the_next_one_replay_each_once(lakehouse: Lakeh
     assert plan["plan"] in lakehouse.said("replay", "plans")[1]
     again = lakehouse.said("replay", "plan", "--where", "true", "--to", TARGET, "--format", "json", *allowed)
     assert (again[0], json.loads(again[1])["eligible"]) == (1, 0)
-    assert places.of(lakehouse.uri.replace("s3:", "s3a:")).names("_replay")[0].startswith(plan["plan"])
+    assert locations.of(lakehouse.uri.replace("s3:", "s3a:")).names("_replay")[0].startswith(plan["plan"])

@@ -24,7 +24,7 @@ from pipelines.replay.choice import Choice
 from pipelines.replay.client import admin, cluster_id, describe
 from pipelines.replay.deaths import Deaths
 from pipelines.replay.fetch import ABORTED, ABSENT, OPEN, Fetched, fetch
-from pipelines.replay.journal import place_of
+from pipelines.replay.journal import journal_store
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Plan, Replayed, Source
 from pipelines.replay.run import Ended, Progress, cancel, run
@@ -517,7 +517,7 @@ def test_what_a_cancelled_plan_replayed_is_written_down(point: str, settings: Se
     warehouse = letters_in(settings, 45)
     draft = actions.drawn(warehouse, Choice(where="true"), Options(to=target))
     store.keep(warehouse, draft)
-    assert killed(draft.plan, place_of(warehouse.settings), settings, point)
+    assert killed(draft.plan, journal_store(warehouse.settings), settings, point)
     assert actions.ask_cancel(warehouse, draft.plan.plan_id).exit_code == 0
     stands = len(standing(settings, target))
     assert stands >= 20
@@ -674,7 +674,7 @@ def test_missing_rights(lacking: str | None, secured_broker: SecuredBroker, tmp_
     )
     plan = plan_of(name, boss_settings, numbered(20, name))
     if lacking is None:
-        assert run(plan, place_of(settings), settings).replayed == 20
+        assert run(plan, journal_store(settings), settings).replayed == 20
         assert len(standing(boss_settings, name)) == 20
         return
     sentence = {
@@ -683,7 +683,7 @@ def test_missing_rights(lacking: str | None, secured_broker: SecuredBroker, tmp_
         "transactional id": "grant it the operation Write on transactional ids that begin with afterlog-replay-",
     }[lacking]
     with pytest.raises(UsageError, match=re.escape(sentence)):
-        run(plan, place_of(settings), settings)
+        run(plan, journal_store(settings), settings)
     assert standing(boss_settings, name, committed=False) == []
 
 

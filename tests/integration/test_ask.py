@@ -24,7 +24,7 @@ from pipelines.errors import UsageError
 from pipelines.run import runner
 from pipelines.settings import ROOT, Settings, load
 from pipelines.stores import lock
-from pipelines.warehouse.alert_log import FILE, place
+from pipelines.warehouse.alert_log import FILE, outbox_store
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import engines
 from tests.testing.builders import BROKEN, kip_1191, kip_1317, land, line, warehouse_of
@@ -98,7 +98,7 @@ def rich(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.Te
     told |= {"severity": "high", "title": HOSTILE[0], "answer": "HTTP 200", "opening_count": 1}
     news = {"kind": "opened", "severity": "low", "title": HOSTILE[2]}
     waits = {"id": "b", "route": "on-call", "news": [news], "made_at": told["at"], "answer": None}
-    place(Warehouse(settings)).write(FILE, json.dumps({"log": [told], "pending": [waits]}).encode())
+    outbox_store(Warehouse(settings)).write(FILE, json.dumps({"log": [told], "pending": [waits]}).encode())
     return settings
 
 

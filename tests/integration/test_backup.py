@@ -36,7 +36,7 @@ from pipelines.replay.judge import Options
 from pipelines.replay.model import Replayed, Target
 from pipelines.restore import restore
 from pipelines.settings import Replay, Settings
-from pipelines.stores import places, restored
+from pipelines.stores import locations, restored
 from pipelines.warehouse import actions, alert_log, backups, jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.integration.killed import __file__ as killed_script
@@ -202,7 +202,7 @@ def test_any_history_equals_the_undisturbed_one(
             made += 1
         else:
             lost(settings)
-            restore(settings, place, drawn.choice(backups.known(places.of(place))))
+            restore(settings, place, drawn.choice(backups.known(locations.of(place))))
     for item in (settings, undisturbed):
         run_chain(spark, item)
     assert tables(settings) == tables(undisturbed)
@@ -246,11 +246,11 @@ def test_a_killed_backup_is_made_by_the_next(spark: SparkSession, small: Setting
     before = contents(spark, small)
     command = ["backup", str(place), "--keep", "1", "--warehouse", small.warehouse]
     killed(point, *command)
-    for name in backups.known(places.of(str(place))):
-        assert not backups.damaged(places.of(str(place)), backups.read(places.of(str(place)), name).files)
+    for name in backups.known(locations.of(str(place))):
+        assert not backups.damaged(locations.of(str(place)), backups.read(locations.of(str(place)), name).files)
     assert CliRunner().invoke(app, command).exit_code == 0
-    (name,) = backups.known(places.of(str(place)))
-    assert not backups.unnamed(places.of(str(place)), [backups.read(places.of(str(place)), name)])
+    (name,) = backups.known(locations.of(str(place)))
+    assert not backups.unnamed(locations.of(str(place)), [backups.read(locations.of(str(place)), name)])
     back = small.model_copy(update={"warehouse": str(tmp_path / "back")})
     restore(back, str(place), None)
     assert contents(spark, back) == before
@@ -271,7 +271,7 @@ def test_a_killed_restore_is_gone_on_with(spark: SparkSession, small: Settings, 
     command = ["restore", str(place), "--warehouse", back.warehouse]
     killed(point, *command)
     with pytest.raises(EnvironmentLacking, match="Only a part"):
-        restored.refuse_half(places.of(back.warehouse))
+        restored.refuse_half(locations.of(back.warehouse))
     at = ["--warehouse", back.warehouse, "--landing", back.landing]
     for refused in (["run"], ["top"], ["incidents"], ["sql", "SELECT 1"], ["maintain"], ["backup", str(place)]):
         where = at if refused[0] in ("run", "top", "incidents", "sql") else at[:2]

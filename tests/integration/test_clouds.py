@@ -18,7 +18,7 @@ from pipelines.errors import EnvironmentLacking, WriterBusy
 from pipelines.jvm import jars
 from pipelines.settings import Lock as LockSettings
 from pipelines.settings import Settings
-from pipelines.stores import connection, lease, lock, places
+from pipelines.stores import connection, lease, locations, lock
 from pipelines.stores.objects import Objects
 from pipelines.warehouse import few_rows
 from pipelines.warehouse.tables import Warehouse
@@ -35,13 +35,13 @@ WRITER = """
 import sys
 from pipelines.errors import WriterBusy
 from pipelines.settings import load
-from pipelines.stores import lock, places
+from pipelines.stores import lock, locations
 settings = load(warehouse=sys.argv[1])
 with lock.writer(settings, "the first one"):
     print("ready", flush=True)
     sys.stdin.readline()
     try:
-        places.of(settings.warehouse).write("_progress/x", b"late")
+        locations.of(settings.warehouse).write("_progress/x", b"late")
     except WriterBusy as error:
         print(error, flush=True)
 """
@@ -88,7 +88,7 @@ def for_spark(server: tuple[str, dict[str, str]], place: str, monkeypatch: pytes
 
 
 def objects(place: str) -> Objects:
-    store = places.of(place)
+    store = locations.of(place)
     assert isinstance(store, Objects)
     return store
 

@@ -17,7 +17,7 @@ from pipelines.commands import doctor
 from pipelines.commands.doctor import warehouse
 from pipelines.errors import EnvironmentLacking, UsageError, readable
 from pipelines.settings import Settings
-from pipelines.stores import places
+from pipelines.stores import locations
 from pipelines.warehouse import delta_log, jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import warehouse_of
@@ -27,7 +27,7 @@ TABLE = "gold.dlq_summary"
 
 def fault_of(table: Path) -> delta_log.Fault | None:
     """Return what is wrong with the log of a table's directory."""
-    return delta_log.fault(places.of(str(table.parent)), table.name)
+    return delta_log.fault(locations.of(str(table.parent)), table.name)
 
 
 def count_of(spark: SparkSession, settings: Settings) -> int:

@@ -19,7 +19,7 @@ from pipelines.replay.candidate import Candidate
 from pipelines.replay.candidates import Candidates
 from pipelines.replay.choice import Choice
 from pipelines.replay.draft import Draft
-from pipelines.replay.journal import Journal, place_of
+from pipelines.replay.journal import Journal, journal_store
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Plan, Replayed, Target
 from pipelines.replay.rules import read
@@ -119,7 +119,7 @@ def test_the_status_of_a_run_tells_what_stands_though_it_is_not_in_the_table_yet
     warehouse = letters_in(settings, 3)
     draft = kept(warehouse)
     plan, records = draft.plan.plan_id, draft.plan.records
-    with Journal(place_of(warehouse.settings), settings.cluster) as journal:
+    with Journal(journal_store(warehouse.settings), settings.cluster) as journal:
         journal.begin(plan, "a runner")
         assert journal.claim(plan, records, again=False) == list(records)
         journal.confirm(plan, records[:2], 2, 0)
@@ -141,7 +141,7 @@ def test_a_dead_letter_whose_source_record_another_plan_has_taken_is_claimed(set
         consumer_group=lambda number: "billing" if number < 3 else "shipping",
     )
     draft = kept(warehouse, "consumer_group = 'billing'")
-    with Journal(place_of(warehouse.settings), settings.cluster) as journal:
+    with Journal(journal_store(warehouse.settings), settings.cluster) as journal:
         journal.claim(draft.plan.plan_id, draft.plan.records[:1], again=False)
     choice = Choice(where="consumer_group = 'shipping'")
     found = actions.drawn(warehouse, choice, Options(to="elsewhere"), dry_run=True).entries
@@ -154,7 +154,7 @@ def test_an_explanation_names_all_that_a_plan_would(settings: Settings) -> None:
     """One dead letter of a plan that runs, and one whose original topic is a DLQ topic."""
     warehouse = letters_in(settings, 2, original_topic=lambda number: ("many", "dlq.many")[number])
     plan = kept(warehouse, "dlq_partition = 0").plan
-    with Journal(place_of(warehouse.settings), settings.cluster) as journal:
+    with Journal(journal_store(warehouse.settings), settings.cluster) as journal:
         journal.claim(plan.plan_id, plan.records, again=False)
     for partition, reasons in enumerate((["claimed"], ["loop"])):
         place = f"dlq.many:{partition}:0"
@@ -168,7 +168,7 @@ def test_a_plan_of_another_cluster_takes_nothing(settings: Settings) -> None:
     """Two clusters in one warehouse have dead letters at the same places, of source records at the same places."""
     east, west = (letters_in(settings.model_copy(update={"cluster": name}), 3) for name in ("east", "west"))
     plan = kept(east).plan
-    with Journal(place_of(east.settings), "east") as journal:
+    with Journal(journal_store(east.settings), "east") as journal:
         journal.claim(plan.plan_id, plan.records, again=False)
     assert actions.drawn(east, Choice(where="true"), Options(again=True), dry_run=True).reasons == {}
     for warehouse, reasons in ((east, {"claimed": 3}), (west, {})):
@@ -216,7 +216,7 @@ def with_target(plan: Plan) -> Plan:
 def test_a_plan_whose_records_another_plan_had_taken_can_be_run_once_they_are_free(settings: Settings) -> None:
     warehouse = letters_in(settings, 3)
     first, second = kept(warehouse, "consumer_group = 'billing'").plan, kept(warehouse).plan
-    with Journal(place_of(warehouse.settings), settings.cluster) as journal:
+    with Journal(journal_store(warehouse.settings), settings.cluster) as journal:
         journal.begin(first.plan_id, "a runner")
         assert journal.claim(first.plan_id, first.records, again=False) == list(first.records)
         journal.begin(second.plan_id, "another runner")
@@ -342,7 +342,7 @@ def test_the_status_of_a_plan_that_another_process_completes_is_told(settings: S
     """The run that ended was killed before it wrote down what stands, and `replay status` is asked twice at once."""
     warehouse = letters_in(settings, 3)
     plan = kept(warehouse).plan
-    place = place_of(warehouse.settings)
+    place = journal_store(warehouse.settings)
     with Journal(place, settings.cluster) as journal:
         journal.begin(plan.plan_id, "a runner")
         journal.claim(plan.plan_id, plan.records, again=False)

@@ -26,7 +26,7 @@ from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.settings import ROOT, Settings, load
 from pipelines.settings import Lock as LockSettings
 from pipelines.settings.retention import Retention
-from pipelines.stores import connection, lease, lock, places
+from pipelines.stores import connection, lease, locations, lock
 from pipelines.stores.objects import Objects
 from pipelines.warehouse import append, few_rows, rewriting
 from pipelines.warehouse.tables import Warehouse
@@ -256,7 +256,7 @@ def test_a_commit_whose_answer_is_lost_is_made_once(place: str) -> None:
 
 def test_a_journal_on_s3_is_changed_by_one_process_at_a_time(place: str) -> None:
     records = numbered(40, "orders")
-    kept = places.of(f"{place}/_replay")
+    kept = locations.of(f"{place}/_replay")
     assert isinstance(kept, Objects)
 
     def lose_an_answer() -> None:
@@ -385,7 +385,7 @@ def test_rows_go_by_their_age_under_the_lease(place: str) -> None:
 
 
 def test_a_command_sees_files_as_it_first_read_them_but_for_its_own(place: str) -> None:
-    store = places.of(place)
+    store = locations.of(place)
     store.write("_progress/a.json", b"1")
     with store.pinned():
         assert (store.read("_progress/a.json"), store.read("_progress/b.json")) == (b"1", None)

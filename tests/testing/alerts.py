@@ -19,7 +19,7 @@ from pipelines.alerts.outbox import Outbox
 from pipelines.cli import app
 from pipelines.settings import Settings, load
 from pipelines.settings.alerts import Route
-from pipelines.warehouse.alert_log import place
+from pipelines.warehouse.alert_log import outbox_store
 from pipelines.warehouse.tables import Warehouse
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
@@ -66,7 +66,7 @@ class World:
 
     @property
     def box(self) -> Outbox:
-        return Outbox.read(place(Warehouse(self.settings)))
+        return Outbox.read(outbox_store(Warehouse(self.settings)))
 
     def post(self, url: str, body: Mapping[str, Any], alert_id: str, timeout_seconds: float) -> Outcome:
         answer = self.answers.pop(0) if self.answers else TAKEN
@@ -105,7 +105,7 @@ def pager(**more: Any) -> dict[str, Any]:
 
 
 def file_of(found: World) -> Path:
-    return Path(place(Warehouse(found.settings)).root) / "outbox.json"
+    return Path(outbox_store(Warehouse(found.settings)).root) / "outbox.json"
 
 
 def opened(events: Iterable[tuple[str, str]]) -> set[str]:

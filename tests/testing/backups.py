@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.replay import kept
-from pipelines.replay.journal import Journal, place_of
+from pipelines.replay.journal import Journal, journal_store
 from pipelines.settings import Settings
 from pipelines.stores.base import STATE, Store
 from pipelines.stores.directory import Directory
@@ -30,7 +30,9 @@ OUTBOX = "_alerts/default/outbox.json"
 
 
 def delta(warehouse: Warehouse, table: str) -> DeltaTable:
-    return DeltaTable(warehouse.store.for_deltalake(warehouse.place(table)), storage_options=warehouse.store.options())
+    return DeltaTable(
+        warehouse.store.for_deltalake(warehouse.table_path(table)), storage_options=warehouse.store.options()
+    )
 
 
 def change(warehouse: Warehouse, table: str, what: str, numbers: list[int]) -> None:
@@ -46,7 +48,7 @@ def change(warehouse: Warehouse, table: str, what: str, numbers: list[int]) -> N
         delta(warehouse, table).create_checkpoint()
     else:
         write_deltalake(
-            warehouse.store.for_deltalake(warehouse.place(table)),
+            warehouse.store.for_deltalake(warehouse.table_path(table)),
             pa.table({"number": numbers}),
             mode=what,  # type: ignore[arg-type]
             configuration=dict(PROPERTIES),
@@ -117,7 +119,7 @@ def readable(warehouse: Warehouse) -> dict[str, Any]:
     for directory in ("_actions", "_alerts/default"):
         for file in warehouse.store.files(directory):
             found[f"{directory}/{file.name}"] = warehouse.store.read(f"{directory}/{file.name}")
-    with databases.in_memory(kept.snapshot(place_of(warehouse.settings)) or b"") as journal:
+    with databases.in_memory(kept.snapshot(journal_store(warehouse.settings)) or b"") as journal:
         found["claims"] = journal.execute("SELECT topic, record, plan_id, produced FROM claims").fetchall()
         found["plans"] = journal.execute("SELECT plan_id, state, attempted FROM plans").fetchall()
     return found

@@ -22,7 +22,7 @@ from pipelines.replay import runners
 from pipelines.replay.accepted import LETTERS, MARKERS, RECORDS, TRANSACTIONS
 from pipelines.replay.client import admin, cluster_id, consumer, describe
 from pipelines.replay.fetch import headers_of
-from pipelines.replay.journal import Journal, place_of
+from pipelines.replay.journal import Journal, journal_store
 from pipelines.replay.model import RECORD, Headers, Letter, Plan, PlannedRecord, Replayed, Source, Target
 from pipelines.replay.run import Ended, run
 from pipelines.replay.sender import Sender
@@ -293,7 +293,7 @@ class Replays:
     def __init__(self, settings: Settings, kafka: KafkaAdmin) -> None:
         self.settings = settings
         self.kafka = kafka
-        self.place = place_of(settings)
+        self.place = journal_store(settings)
         self.directory = Path(self.place.root)
 
     def plan(self, plan_id: str, count: int = 40, *, partitions: int = 3, **configs: str) -> Plan:

@@ -16,7 +16,7 @@ from pipelines.commands.doctor import headers, kafka, landing, machine, warehous
 from pipelines.commands.doctor import settings as of_settings
 from pipelines.errors import AfterlogError
 from pipelines.settings import Settings
-from pipelines.stores import places
+from pipelines.stores import locations
 from pipelines.warehouse.tables import Warehouse
 
 Examine = Callable[[Warehouse], Iterator[Check]]
@@ -116,7 +116,7 @@ def _findings(name: str, found: Iterator[Check]) -> list[Check]:
 
 def _on_disk(settings: Settings) -> Settings:
     """Return the settings with the warehouse's directory in place of its URI, if the URI is on this machine."""
-    directory = places.directory_of(settings.warehouse)
+    directory = locations.directory_of(settings.warehouse)
     return settings if directory is None else settings.model_copy(update={"warehouse": str(directory)})
 
 

@@ -16,7 +16,7 @@ from pipelines.commands.check import Check, environment_error
 from pipelines.installation import CONFIGURATIONS, IS_CHECKOUT, setup
 from pipelines.jvm import jars, java
 from pipelines.settings import AIRFLOW_HOME
-from pipelines.stores import places
+from pipelines.stores import locations
 from pipelines.text import files_of, size_of
 from pipelines.warehouse.tables import Warehouse
 
@@ -81,7 +81,7 @@ def check_jars(warehouse: Warehouse) -> Iterator[Check]:
 
 def check_disk(warehouse: Warehouse) -> Iterator[Check]:
     """Say whether the warehouse can be written, and how much space is free."""
-    root = places.directory_of(warehouse.root)
+    root = locations.directory_of(warehouse.root)
     if root is None:
         return
     directory = next(part for part in (root, *root.parents) if part.exists())

@@ -25,7 +25,7 @@ from pipelines.run.newest import lasting
 from pipelines.settings import s3
 from pipelines.stage import Land, Split, Stage, Summarise
 from pipelines.steps import held, unreadable
-from pipelines.stores import lock, places, restored
+from pipelines.stores import locations, lock, restored
 from pipelines.stores.base import STATE
 from pipelines.text import iso
 from pipelines.warehouse import backups, clock, delta_log, jvmless, quality
@@ -39,14 +39,14 @@ _CONNECTORS = {"abfs": "hadoop-azure", "gs": "gcs-connector"}
 
 def check_store(warehouse: Warehouse) -> Iterator[Check]:
     """Find nothing; raise why an object store cannot be reached, as all that asks it does."""
-    if places.scheme_of(warehouse.root) and warehouse.opens_tables:
+    if locations.scheme_of(warehouse.root) and warehouse.opens_tables:
         warehouse.store.is_empty()
     yield from ()
 
 
 def check_lock(warehouse: Warehouse) -> Iterator[Check]:
     """Say who holds the writer's lock."""
-    if places.directory_of(warehouse.root) or warehouse.opens_tables:
+    if locations.directory_of(warehouse.root) or warehouse.opens_tables:
         holder = lock.holder(warehouse.root)
         yield Check("writer's lock", "ok", f"Held by {holder}." if holder else "Free.")
 
@@ -93,14 +93,14 @@ def check_backups(warehouse: Warehouse) -> Iterator[Check]:
 
 def check_log_store(warehouse: Warehouse) -> Iterator[Check]:
     """Examine what a warehouse on an object store needs: Delta's log store for it, and Hadoop's file system."""
-    scheme = places.scheme_of(warehouse.root)
+    scheme = locations.scheme_of(warehouse.root)
     if scheme is None:
         return
     properties = {**defaults(warehouse.settings.spark), **warehouse.settings.spark}
-    if why := places.unsafe_store(warehouse.root, properties):
+    if why := locations.unsafe_store(warehouse.root, properties):
         finding = f"Two writers on {scheme}:// could lose each other's commits: {why}."
         yield environment_error("log store", finding, "`afterlog run` refuses it. Name another warehouse.")
-    elif places.directory_of(warehouse.root):
+    elif locations.directory_of(warehouse.root):
         yield Check("log store", "ok", f"{scheme}:// is on this machine: the writer's lock lets one at a time write.")
     elif s3.is_s3(warehouse.root):
         for_s3()  # raises a sentence about variables that cannot be used
@@ -166,7 +166,7 @@ def check_tables(warehouse: Warehouse) -> Iterator[Check]:
 
 def _faults(warehouse: Warehouse, name: str) -> Iterator[Check]:
     """Say why a table cannot be read, or which of its data files are missing or damaged; nothing if it is whole."""
-    if fault := delta_log.fault(warehouse.store, warehouse.place(name)):
+    if fault := delta_log.fault(warehouse.store, warehouse.table_path(name)):
         yield Check(name, "error", fault.finding, fault.remedy)
         return
     try:
@@ -175,7 +175,7 @@ def _faults(warehouse: Warehouse, name: str) -> Iterator[Check]:
     except UsageError as error:
         yield Check(name, "error", str(error))
     except EnvironmentLacking:
-        fault = delta_log.fault(warehouse.store, warehouse.place(name), refused=True)
+        fault = delta_log.fault(warehouse.store, warehouse.table_path(name), refused=True)
         if fault and warehouse.missing_commit(name) is None:
             yield Check(name, "error", fault.finding, fault.remedy)
     except Exception as error:  # a reader's error of any kind; a missing commit is reported below

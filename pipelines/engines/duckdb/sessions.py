@@ -25,7 +25,7 @@ from pipelines.engines.duckdb import functions
 from pipelines.engines.duckdb.macros import MACROS
 from pipelines.engines.duckdb.nodes import Untranslatable
 from pipelines.engines.duckdb.translate import parameters, translated
-from pipelines.stores import places
+from pipelines.stores import locations
 from pipelines.warehouse.change_feed import NamedFiles
 from pipelines.warehouse.data_files import DataFiles
 from pipelines.warehouse.jvmless import aware
@@ -146,7 +146,7 @@ def connected(root: str, spill: str = "") -> DuckDBPyConnection:
     nothing_more = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
     connection = duckdb.connect(config={**nothing_more, "temp_directory": spill})
     connection.execute("SET TimeZone = 'UTC'")
-    places.of(root).opened_by_duckdb(connection)
+    locations.of(root).opened_by_duckdb(connection)
     connection.execute("SET enable_external_access = false")
     functions.register(connection)
     for macro in MACROS:

@@ -22,7 +22,7 @@ from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError, Writ
 from pipelines.replay.journal import Journal
 from pipelines.settings import PROJECT, Settings, load
 from pipelines.settings.backups import Backup
-from pipelines.stores import lock, places, restored
+from pipelines.stores import locations, lock, restored
 from pipelines.stores.base import Store
 from pipelines.stores.directory import Directory
 from pipelines.warehouse import backups
@@ -56,11 +56,11 @@ class Places:
 
     @property
     def store(self) -> Store:
-        return places.of(self.settings.warehouse)
+        return locations.of(self.settings.warehouse)
 
     @property
     def backups(self) -> Store:
-        return places.of(self.place)
+        return locations.of(self.place)
 
     def backup(self, keep: int | None = None) -> backup.BackedUp:
         return backup.backup(self.settings, self.place, keep, False, said.append)
@@ -163,7 +163,7 @@ def test_all_that_a_warehouse_keeps_belongs_to_the_backup(here: Places) -> None:
     assert "_of_tomorrow/deep/within.json" in kept
     assert OUTBOX in kept
     for table in TABLES:  # old versions' files alone are left out
-        place = f"{warehouse.place(table)}/"
+        place = f"{warehouse.table_path(table)}/"
         of_table = {path.removeprefix(place) for path in old if path.startswith(place)}
         assert of_table <= {*outdated(warehouse, table, CATALOG, 0).paths}
 
@@ -487,7 +487,7 @@ def test_a_file_that_went_meanwhile_is_told_and_the_backup_begins_anew(
             for _ in range(4):  # the stage reads all that is new
                 read_on(warehouse)
             for path in outdated(warehouse, INPUT, CATALOG, 0).paths:
-                warehouse.store.remove(f"{warehouse.place(INPUT)}/{path}")
+                warehouse.store.remove(f"{warehouse.table_path(INPUT)}/{path}")
         return found
 
     monkeypatch.setattr(backup, "_taken", taking)

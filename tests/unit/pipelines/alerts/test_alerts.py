@@ -23,7 +23,7 @@ from pipelines.run.beside import Beside
 from pipelines.run.follow import Cycle
 from pipelines.settings import ROOT, Settings, load
 from pipelines.settings.alerts import Route
-from pipelines.warehouse.alert_log import alerts, place
+from pipelines.warehouse.alert_log import alerts, outbox_store
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
 from tests.testing.alerts import AWAY, MINUTE, NOW, World, body_of, called, news, route, seen
@@ -304,5 +304,5 @@ def test_what_was_sent_and_what_waits_are_rows_for_questions(tmp_path: Path) -> 
 
 def test_an_outbox_that_cannot_be_read_gives_no_rows(tmp_path: Path) -> None:
     world = World(tmp_path)
-    place(Warehouse(world.settings)).write("outbox.json", b"{")
+    outbox_store(Warehouse(world.settings)).write("outbox.json", b"{")
     assert alerts(Warehouse(world.settings)) == []

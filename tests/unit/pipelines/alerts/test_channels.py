@@ -29,7 +29,7 @@ from pipelines.alerts.outbox import Outbox
 from pipelines.settings import Settings, load
 from pipelines.settings import alerts as settings_of_alerts
 from pipelines.settings.alerts import Route
-from pipelines.warehouse.alert_log import place
+from pipelines.warehouse.alert_log import outbox_store
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.examples import at_most
 from tests.testing.mail_server import MailServer, mail_server
@@ -109,7 +109,7 @@ class Live:
 
     @property
     def box(self) -> Outbox:
-        return Outbox.read(place(Warehouse(self.settings())))
+        return Outbox.read(outbox_store(Warehouse(self.settings())))
 
     @property
     def told(self) -> list[tuple[str, set[tuple[str, bool]]]]:
@@ -384,7 +384,7 @@ def test_secrets_are_nowhere(
     done = its.send(seen())
     tried = sender.try_out(its.settings(), its.settings().alerts.route[0])
     assert tried.is_taken == (answer == "taken")
-    kept = (Path(place(Warehouse(its.settings())).root) / "outbox.json").read_text()
+    kept = (Path(outbox_store(Warehouse(its.settings())).root) / "outbox.json").read_text()
     shown = [repr(its.settings()), repr(done), repr(tried), kept, listing.listed(its.settings(), "json"), caplog.text]
     shown += [*capfd.readouterr(), repr(Frame(its.settings().alerts.route[0], "c", None, NOW, SECRET))]
     assert not [text for text in shown if SECRET in text or "secret-path" in text or "secret words" in text]

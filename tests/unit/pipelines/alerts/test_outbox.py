@@ -24,7 +24,7 @@ from pipelines.alerts.turns import sole_sender
 from pipelines.errors import EnvironmentLacking
 from pipelines.incidents.severity import LEVELS
 from pipelines.settings.alerts import Route
-from pipelines.warehouse.alert_log import place
+from pipelines.warehouse.alert_log import outbox_store
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.alerts import AWAY, MINUTE, TAKEN, World, called, file_of, opened, pager, route, seen
 from tests.testing.examples import at_most
@@ -54,7 +54,10 @@ def test_an_alert_is_given_up_after_refusals_or_a_day(world: Callable[..., World
     found.answers = [AWAY] * 100
     for _ in range(30):
         found.send(seen(), seen("B"), after=60 * MINUTE)
-    assert [row["answer"] for row in Outbox.read(place(Warehouse(found.settings))).log] == ["HTTP 404", "no connection"]
+    assert [row["answer"] for row in Outbox.read(outbox_store(Warehouse(found.settings))).log] == [
+        "HTTP 404",
+        "no connection",
+    ]
 
 
 def test_a_receiver_says_when(world: Callable[..., World]) -> None:
@@ -83,7 +86,7 @@ def test_tables_that_cannot_be_read_keep_nothing_back(world: Callable[..., World
 
 def test_one_process_sends(world: Callable[..., World]) -> None:
     found = world()
-    with sole_sender(place(Warehouse(found.settings))) as is_alone:
+    with sole_sender(outbox_store(Warehouse(found.settings))) as is_alone:
         assert is_alone
         assert not found.send(seen()).is_alone
     assert found.got == []
@@ -384,7 +387,7 @@ def test_nothing_is_lost_and_only_a_crash_repeats(steps: Any, suppress: float, s
         found.answers = []
         for _ in range(12):
             found.send(*last, after=61 * MINUTE)
-        box = Outbox.read(place(Warehouse(found.settings)))
+        box = Outbox.read(outbox_store(Warehouse(found.settings)))
         waiting = {alert.news[0].key for alert in box.pending}
         assert [alert for alert in box.pending if not box.is_muted(alert)] == []
         repeats = Counter(body["id"] for body in found.got)

@@ -15,7 +15,7 @@ from pipelines.alerts.outbox import Outbox
 from pipelines.alerts.routes import quiet
 from pipelines.settings import load
 from pipelines.settings.alerts import QuietHours, Route
-from pipelines.warehouse.alert_log import place
+from pipelines.warehouse.alert_log import outbox_store
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.alerts import AWAY, MINUTE, World, opened, pager, route, seen
 
@@ -82,7 +82,7 @@ def test_alerts_about_one_thing_are_apart_unless_it_got_more_severe_or_ended(wor
     found.send(seen(is_open=False), after=MINUTE)
     found.send(after=100 * MINUTE)
     assert [kind for kind, _ in found.changes] == ["opened", "worse", "worse", "resolved"]
-    assert [row["status"] for row in Outbox.read(place(Warehouse(found.settings))).log].count("suppressed") == 1
+    assert [row["status"] for row in Outbox.read(outbox_store(Warehouse(found.settings))).log].count("suppressed") == 1
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from obstore.store import MemoryStore
 
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
-from pipelines.replay.journal import Journal, place_of
+from pipelines.replay.journal import Journal, journal_store
 from pipelines.replay.model import Source
 from pipelines.replay.runners import alone, is_running
 from pipelines.replay.states import Request, State, Status
@@ -21,8 +21,8 @@ from pipelines.settings import load
 from pipelines.stores import connection, lease
 from pipelines.stores.base import Store
 from pipelines.stores.directory import Directory
+from pipelines.stores.locations import of
 from pipelines.stores.objects import Objects
-from pipelines.stores.places import of
 from tests.testing.replays import numbered
 
 RECORDS = numbered(4, "orders")
@@ -432,7 +432,7 @@ def test_a_journal_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_the_journal_is_in_the_warehouse() -> None:
-    assert place_of(load(warehouse="/somewhere/warehouse")) == Directory("/somewhere/warehouse/_replay")
-    assert place_of(load(warehouse="s3a://bucket/warehouse")) == Objects("s3a://bucket/warehouse/_replay")
+    assert journal_store(load(warehouse="/somewhere/warehouse")) == Directory("/somewhere/warehouse/_replay")
+    assert journal_store(load(warehouse="s3a://bucket/warehouse")) == Objects("s3a://bucket/warehouse/_replay")
     with pytest.raises(UsageError, match="Only Spark opens hdfs://name/w, and replays are made without it"):
-        place_of(load(warehouse="hdfs://name/w"))
+        journal_store(load(warehouse="hdfs://name/w"))

@@ -13,7 +13,7 @@ from obstore.store import MemoryStore
 
 from pipelines.errors import EnvironmentLacking, WriterBusy
 from pipelines.settings import Lock, Settings, load
-from pipelines.stores import connection, lease, lock, places
+from pipelines.stores import connection, lease, locations, lock
 
 ROOT = "s3a://b/w"
 FIRST = {"pid": 1, "host": "here", "command": "afterlog run", "since": "2026-11-29T10:00:00+00:00"}
@@ -82,7 +82,7 @@ def test_a_lease_that_nobody_renews_is_taken_over_and_its_holder_writes_nothing_
     other = lease.take(ROOT, SECOND, 60.0)
     lease._held[ROOT] = first
     with pytest.raises(WriterBusy, match=r"not renewed in time, and process 2 on here \(afterlog run\), since .* over"):
-        places.of(ROOT).write("silver.x.json", b"{}")  # it needs no session to say so
+        locations.of(ROOT).write("silver.x.json", b"{}")  # it needs no session to say so
     first.give_back()
     assert first.taken_over() is not None
     assert lease.is_held_by(lease.seen(ROOT), other.token)

@@ -14,7 +14,7 @@ from obstore.exceptions import GenericError
 from obstore.store import MemoryStore
 
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
-from pipelines.stores import connection, directory, hadoop, lease, objects, places
+from pipelines.stores import connection, directory, hadoop, lease, locations, objects
 from pipelines.stores.base import Store
 from pipelines.stores.objects import Objects
 from tests.integration.killed import Killed
@@ -32,13 +32,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     place = tmp_path / "a 'warehouse'"
     if request.param == "hadoop":
         request.getfixturevalue("spark")
-        return places.of(place.as_uri().replace("%20", " ").replace("%27", "'"))
+        return locations.of(place.as_uri().replace("%20", " ").replace("%27", "'"))
     if request.param == "objects":
         memory = MemoryStore()
         monkeypatch.setattr(connection, "opened", lambda root: memory)
         monkeypatch.setattr(lease, "GRAIN", 0.0)
-        return places.of("s3a://b/w")
-    return places.of(str(place))
+        return locations.of("s3a://b/w")
+    return locations.of(str(place))
 
 
 def kinds(*names: str) -> pytest.MarkDecorator:
@@ -220,11 +220,11 @@ def test_a_store_that_does_not_answer_is_one_sentence_without_its_words(
     ],
 )
 def test_a_root_names_its_store(root: str, opens: bool) -> None:
-    assert places.of(root).opens_tables is opens
+    assert locations.of(root).opens_tables is opens
 
 
 def test_spark_is_needed_by_hadoop(spark: SparkSession, tmp_path: Path) -> None:
-    store = places.of(tmp_path.as_uri())
+    store = locations.of(tmp_path.as_uri())
     (tmp_path / "silver" / "x" / "_delta_log" / "_staged_commits").mkdir(parents=True)
     assert isinstance(store, hadoop.Hadoop)
     store.remove_empty("silver/x/_delta_log/_staged_commits", "silver/x/_delta_log", "absent")

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.errors import WriterBusy
-from pipelines.stores import places
+from pipelines.stores import locations
 from pipelines.warehouse import few_rows
 from pipelines.warehouse.data_files import DataFiles
 from pipelines.warehouse.few_rows import Turn
@@ -135,7 +135,7 @@ def test_times_with_fractions_of_a_millisecond_are_left_to_spark() -> None:
 def test_files_with_long_texts_are_not_skipped(text: str, end: str) -> None:
     opened, value = table_of("string"), text + end * 99
     few_rows.append(opened, arrow("string", [(value, 1)]), NO_TURN)
-    files = DataFiles.of(opened, places.of(os.path.dirname(opened.table_uri.rstrip("/"))), "x")
+    files = DataFiles.of(opened, locations.of(os.path.dirname(opened.table_uri.rstrip("/"))), "x")
     assert files is not None
     assert files.paths([{"g": (value, value)}])
     few_rows.replace(opened, arrow("string", []), Groups("g", (value,)).deltalake_predicate(), NO_TURN)

@@ -25,7 +25,7 @@ def test_a_table_without_them_is_read(settings: Settings, table: str) -> None:
     fields = [field for field in schema_of(contract).fields if field.name not in later]
     row = {field.name: [settings.cluster if field.name == "cluster" else None] for field in fields}
     rows = pa.table(row, few_rows.schema_of(Schema(fields)))
-    write_deltalake(warehouse.store.for_deltalake(warehouse.place(table)), rows)
+    write_deltalake(warehouse.store.for_deltalake(warehouse.table_path(table)), rows)
     (found,) = jvmless.rows(warehouse, table, {"cluster": settings.cluster})
     assert found == dict.fromkeys(column.name for column in contract.stored) | {"cluster": settings.cluster}
     conditions = " AND ".join(f"{column.name} IS NULL" for column in contract.stored if column.name in later)

@@ -9,7 +9,7 @@ import pyarrow as arrow  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.stores import places
+from pipelines.stores import locations
 from pipelines.warehouse import opened_tables
 from pipelines.warehouse.opened_tables import MOST_TABLES, MOST_VERSIONS, committed, once
 
@@ -19,7 +19,7 @@ def write(place: Path, number: int) -> None:
 
 
 def opened(place: Path, version: int | None = None) -> DeltaTable:
-    store = places.of(str(place.parent))
+    store = locations.of(str(place.parent))
     return once(store, place.name, version, lambda: DeltaTable(place, version=version))
 
 
@@ -43,7 +43,7 @@ def test_a_table_is_opened_again_when_its_log_changes(tmp_path: Path) -> None:
 
 def test_a_table_that_its_own_commit_took_along_is_not_opened_again(tmp_path: Path) -> None:
     place = tmp_path / "table"
-    store = places.of(str(tmp_path))
+    store = locations.of(str(tmp_path))
     write(place, 1)
     own = opened(place)
     write_deltalake(own, arrow.table({"n": [2]}), mode="append")
@@ -90,5 +90,5 @@ def test_few_versions_and_tables_are_kept(tmp_path: Path, monkeypatch: pytest.Mo
     (kept,) = opened_tables._kept.values()
     assert len(kept.versions) <= MOST_VERSIONS
     for number in range(MOST_TABLES + 1):
-        once(places.of(str(tmp_path)), str(number), None, lambda: opened(place))
+        once(locations.of(str(tmp_path)), str(number), None, lambda: opened(place))
     assert len(opened_tables._kept) <= MOST_TABLES

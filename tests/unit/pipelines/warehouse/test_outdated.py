@@ -53,7 +53,7 @@ def age(place: str) -> None:
 
 def remove(warehouse: Warehouse) -> None:
     for path in outdated(warehouse, TABLE, [READER], 0).paths:
-        warehouse.store.remove(f"{warehouse.place(TABLE)}/{path}")
+        warehouse.store.remove(f"{warehouse.table_path(TABLE)}/{path}")
 
 
 def there(place: str) -> set[str]:
@@ -151,7 +151,7 @@ def test_commits_before_the_last_days_go_with_their_checkpoints(warehouse: Wareh
     gone = {f"{number:020}.json" for number in range(12)} | {f"{number:020}.checkpoint.parquet" for number in (4, 8)}
     assert {*found} == {f"_delta_log/{name}" for name in (*gone, f"{3:020}.crc")}
     for path in found:
-        warehouse.store.remove(f"{warehouse.place(TABLE)}/{path}")
+        warehouse.store.remove(f"{warehouse.table_path(TABLE)}/{path}")
     assert {version: DeltaTable(place, version=version).count() for version in range(12, 21)} == rows
     assert not outdated(warehouse, TABLE, [READER], 7).log_files
 
@@ -188,7 +188,7 @@ def test_two_checkpoints_stay_if_all_is_old(warehouse: Warehouse) -> None:
     place = warehouse.location(TABLE)
     logged(place, versions=20, every=4, aged=21)
     for path in outdated(warehouse, TABLE, [READER], 7).log_files:
-        warehouse.store.remove(f"{warehouse.place(TABLE)}/{path}")
+        warehouse.store.remove(f"{warehouse.table_path(TABLE)}/{path}")
     Path(place, "_delta_log", f"{20:020}.checkpoint.parquet").unlink()
     Path(place, "_delta_log", "_last_checkpoint").unlink()
     assert DeltaTable(place).count() == 21
@@ -207,7 +207,7 @@ def test_checkpoints_of_the_last_days_go_but_each_of_their_versions_can_be_read(
         f"_delta_log/{number:020}.checkpoint.parquet" for number in range(3, 31, 3) if number not in stay
     }
     for path in found:
-        warehouse.store.remove(f"{warehouse.place(TABLE)}/{path}")
+        warehouse.store.remove(f"{warehouse.table_path(TABLE)}/{path}")
     assert {version: DeltaTable(place, version=version).count() for version in range(3, 31)} == rows
 
 

@@ -21,7 +21,7 @@ OF_ONE_JVM = ("S3SingleDriverLogStore", "LocalLogStore")
 
 @lru_cache(maxsize=64)
 def of(root: str) -> Store:
-    """Return the store of a warehouse, or of a place with the same names."""
+    """Return the store of a warehouse, or of another directory or URI."""
     scheme = scheme_of(root)
     if scheme is None:
         return Directory(root.rstrip("/") or root)
