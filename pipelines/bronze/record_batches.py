@@ -1,4 +1,4 @@
-"""landing/segments -> bronze.record_batches: a row per batch, per unreadable place and per version of a segment."""
+"""landing/segments -> bronze.record_batches: a row per batch, per unreadable position and per version of a segment."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def parse(batches: DataFrame, settings: Settings) -> DataFrame:
     )
     news = batches.join(F.broadcast(ends), F.col("_source") == F.col("_file"), how="left").where(is_new)
     sound = F.concat_ws("\n", cluster, "_source", "version", "position", "crc")
-    place = F.concat_ws("\n", cluster, "_source", "position", "error", F.hex("header"))
+    unreadable = F.concat_ws("\n", cluster, "_source", "position", "error", F.hex("header"))
     values = {
-        "_bronze_id": F.sha2(F.when(error.isNull(), sound).otherwise(place).cast("binary"), 256),
+        "_bronze_id": F.sha2(F.when(error.isNull(), sound).otherwise(unreadable).cast("binary"), 256),
         "cluster": cluster,
     }
     return news.select(*columns.of_contract(CONTRACT, values))

@@ -28,12 +28,12 @@ def items(exchanges: DataFrame, listed: str) -> DataFrame:
 
     A row whose array is null stays, so that the contract judges it. A row whose array is empty is skipped.
     """
-    exploded = exchanges.select("*", F.posexplode_outer(listed).alias("_place", "_group"))
+    exploded = exchanges.select("*", F.posexplode_outer(listed).alias("_index", "_group"))
     return exploded.withColumns(
         {
             "_skipped": F.col("_skipped") | F.coalesce(F.size(listed) == 0, F.lit(False)),
-            "_item": F.coalesce(F.col("_place"), F.lit(0)),
-            "_content_hash": F.xxhash64("_content_hash", "_place"),
+            "_item": F.coalesce(F.col("_index"), F.lit(0)),
+            "_content_hash": F.xxhash64("_content_hash", "_index"),
         }
     )
 

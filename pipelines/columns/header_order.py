@@ -6,7 +6,7 @@ How the sets of a record are put in order:
 - A writer that keeps headers in a map (``newest`` is ``anywhere``) replaces its own set and may shuffle all others, so
   indexes prove nothing. Nor do they for a set whose mandatory headers are scattered: somebody shuffled the record.
 - There topics tell: a hop's DLQ topic is the next hop's source topic, and DLQ topics are named after their source or by
-  the writer's default. Places count only where topics are silent.
+  the writer's default. Indexes count only where topics are silent.
 - Two sets of a profile with the same topic, partition and offset are one hop, which somebody copied with its headers.
 - If a map's set is newer than a set that stands behind some of its headers, it replaced an older one there. Optional
   headers before that index can be left from the older one, so they fill no field.

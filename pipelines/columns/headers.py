@@ -33,7 +33,7 @@ ERROR_WORDS = (
     r"exception|stack.?trace|dead.?letter|(?:^|[^a-z])dl[qt](?:[^a-z]|$)"
     r"|(?:error|failure).?(?:message|msg|class|type|reason|cause)"
 )
-PLACE_WORDS = ("topic", "offset|partition")
+COORDINATE_WORDS = ("topic", "offset|partition")
 HEX_SHOWN = 64  # bytes of a binary header of the wrong length that are shown as text
 TEXT, THROWABLE, URI, INT32_CODE, INT64_CODE, INTEGER = range(6)
 CODES: dict[Encoding, int] = {
@@ -110,19 +110,19 @@ def _shape(
 
 
 def look_like_a_writers(headers: str) -> Column:
-    """Tell whether headers look like those of a writer of dead letters: a place, or an error, by their names."""
+    """Tell whether headers look like those of a writer of dead letters: their names tell a coordinate or an error."""
 
     def any_name(pattern: str) -> Column:
         return F.exists(headers, lambda header: F.lower(header["key"]).rlike(pattern))
 
-    topic, within = map(any_name, PLACE_WORDS)
+    topic, within = map(any_name, COORDINATE_WORDS)
     return F.coalesce((topic & within) | any_name(ERROR_WORDS), F.lit(False))
 
 
 def _names_look_like_a_writers(names: Sequence[str]) -> bool:
     """Tell the same of names alone."""
     topic, within, error = (
-        any(re.search(words, name.lower()) for name in names) for words in (*PLACE_WORDS, ERROR_WORDS)
+        any(re.search(words, name.lower()) for name in names) for words in (*COORDINATE_WORDS, ERROR_WORDS)
     )
     return (topic and within) or error
 
@@ -255,11 +255,11 @@ class _Decoder:
         return F.transform("_known", topic_of)
 
     def _same(self) -> Column:
-        """Return, for headers that tell a place, where the same header stands first, and else where they stand."""
+        """Return, for headers that tell a coordinate, where the same header stands first, and else where they stand."""
 
         def first(header: Column, at: Column) -> Column:
-            is_place = header["key"].isin(*self.planner.coordinate_names)
-            return F.when(is_place, F.array_position("_known", header) - 1).otherwise(at)
+            is_coordinate = header["key"].isin(*self.planner.coordinate_names)
+            return F.when(is_coordinate, F.array_position("_known", header) - 1).otherwise(at)
 
         return F.transform("_known", first)
 

@@ -128,20 +128,20 @@ class _Draft:
         self.letters = [letter for letter, _ in (*self.writer.letters, *self.writer.lacking)]
         self.values = values_of((*self.writer.letters, *self.writer.lacking))
         self.counts = Counter(name for _, names in self.writer.letters for name in names)
-        placed = self._placed()
+        by_field = self._by_field()
         always = {name for name in self.counts if self.counts[name] == len(self.writer.letters)}
-        origin = {name for known, (name, _) in placed.items() if known in ORIGIN} & always
-        mandatory = origin or {name for name, _ in placed.values()} & always
-        if placed and not mandatory:
-            mandatory = {max((name for name, _ in placed.values()), key=lambda name: (self.counts[name], name))}
+        origin = {name for known, (name, _) in by_field.items() if known in ORIGIN} & always
+        mandatory = origin or {name for name, _ in by_field.values()} & always
+        if by_field and not mandatory:
+            mandatory = {max((name for name, _ in by_field.values()), key=lambda name: (self.counts[name], name))}
         entries = [
-            _Entry(name, known, meaning.encoding, name in mandatory, self._repeats(name, placed))
-            for known, (name, meaning) in placed.items()
+            _Entry(name, known, meaning.encoding, name in mandatory, self._repeats(name, by_field))
+            for known, (name, meaning) in by_field.items()
         ]
         for entry in [entry for entry in entries if entry.encoding == "throwable"]:
-            if entry.field == "exception_class" and "error_message" not in placed:
+            if entry.field == "exception_class" and "error_message" not in by_field:
                 entries.append(replace(entry, field="error_message", encoding="text"))
-        self.entries = sorted(entries, key=lambda entry: (self._places[entry.name], entry.encoding))
+        self.entries = sorted(entries, key=lambda entry: (self._mean_indexes[entry.name], entry.encoding))
         self.name = _name_of([entry.name for entry in self.entries], self.family)
 
     @property
@@ -185,16 +185,16 @@ class _Draft:
         return {name: meanings(name, values, self.topics) for name, values in self.values.items()}
 
     @cached_property
-    def _places(self) -> dict[str, float]:
-        """The mean place of each header among the headers of the letters."""
-        places: dict[str, list[int]] = {}
+    def _mean_indexes(self) -> dict[str, float]:
+        """The mean index of each header among the headers of the letters."""
+        indexes: dict[str, list[int]] = {}
         for letter, names in self.writer.letters:
             for at, name in enumerate(letter.names):
                 if name in names:
-                    places.setdefault(name, []).append(at)
-        return {name: sum(at) / len(at) for name, at in places.items()}
+                    indexes.setdefault(name, []).append(at)
+        return {name: sum(at) / len(at) for name, at in indexes.items()}
 
-    def _placed(self) -> dict[str, tuple[str, Meaning]]:
+    def _by_field(self) -> dict[str, tuple[str, Meaning]]:
         """Return the header that fills each field."""
         rows = len(self.writer.letters)
         ranked = []
@@ -212,14 +212,14 @@ class _Draft:
                         name,
                     )
                     ranked.append((rank, name, meaning))
-        placed: dict[str, tuple[str, Meaning]] = {}
+        by_field: dict[str, tuple[str, Meaning]] = {}
         taken: set[str] = set()
         for _, name, meaning in sorted(ranked, key=lambda candidate: candidate[0]):
-            if meaning.field not in placed and name not in taken:
-                placed[meaning.field] = name, meaning
+            if meaning.field not in by_field and name not in taken:
+                by_field[meaning.field] = name, meaning
                 taken.add(name)
-        self._place_by_value(placed, taken)
-        return placed
+        self._find_by_value(by_field, taken)
+        return by_field
 
     def _is_own(self, name: str, meaning: Meaning) -> bool:
         """Tell whether a header that may have a meaning is the writer's, not one of an application."""
@@ -230,10 +230,10 @@ class _Draft:
             return is_mute or (is_of_family and strange <= self.family)
         return is_of_family or not (self.family and strange)
 
-    def _place_by_value(self, placed: dict[str, tuple[str, Meaning]], taken: set[str]) -> None:
+    def _find_by_value(self, by_field: dict[str, tuple[str, Meaning]], taken: set[str]) -> None:
         """Give the partition and the offset the one header that can hold them, if no name tells."""
-        self._place_topic_by_value(placed, taken)
-        if "original_topic" not in placed:
+        self._find_topic_by_value(by_field, taken)
+        if "original_topic" not in by_field:
             return
         mute = [
             name
@@ -243,7 +243,7 @@ class _Draft:
             and (not self.family or not header_words.strange(name).isdisjoint(self.family))
         ]
         for known, bytes_of_it in (("original_offset", "int64"), ("original_partition", "int32")):
-            if known in placed:
+            if known in by_field:
                 continue
             fitting = {
                 name: encoding
@@ -254,11 +254,11 @@ class _Draft:
             fitting = binary or (fitting if self.family else {})
             if len(fitting) == 1:
                 ((name, encoding),) = fitting.items()
-                placed[known] = name, Meaning(known, encoding, 3, weak=True)
+                by_field[known] = name, Meaning(known, encoding, 3, weak=True)
                 taken.add(name)
 
-    def _place_topic_by_value(self, placed: dict[str, tuple[str, Meaning]], taken: set[str]) -> None:
-        if "original_topic" in placed:
+    def _find_topic_by_value(self, by_field: dict[str, tuple[str, Meaning]], taken: set[str]) -> None:
+        if "original_topic" in by_field:
             return
         showing = [
             (name, meaning)
@@ -268,7 +268,7 @@ class _Draft:
             if meaning.field == "original_topic" and meaning.doubt > 2
         ]
         if len(showing) == 1:
-            placed["original_topic"] = showing[0]
+            by_field["original_topic"] = showing[0]
             taken.add(showing[0][0])
 
     def _fits_by_value(self, known: str, values: Values) -> Encoding | None:
@@ -283,9 +283,9 @@ class _Draft:
             return encoding if is_offset else None
         return encoding if max(number or 0 for number in values.numbers) < 10_000 else None
 
-    def _repeats(self, name: str, placed: dict[str, tuple[str, Meaning]]) -> bool:
+    def _repeats(self, name: str, by_field: dict[str, tuple[str, Meaning]]) -> bool:
         """Tell whether letters have a header more often than another one of the writer."""
-        names = {header for header, _ in placed.values()}
+        names = {header for header, _ in by_field.values()}
         for letter, _ in self.writer.letters:
             counts = Counter(header for header, _ in letter.headers if header in names)
             if counts[name] > min(counts.values(), default=0) >= 1:
@@ -341,7 +341,7 @@ class _Draft:
 
     @property
     def toml(self) -> str:
-        """The profile as lines for the settings, with what could not be placed in a comment."""
+        """The profile as lines for the settings, with the headers that have no field in a comment."""
         fields = {entry.field for entry in self.entries}
         lines = (
             [] if fields.intersection(ORIGIN) else ["# Without an origin: no header shows where a record comes from."]

@@ -106,13 +106,13 @@ def writers_of(letters: Sequence[Letter], known_topics: Collection[str] = ()) ->
         if shape := signs.shape(letter):
             shapes[shape].append(letter)
     groups: list[_Group] = []
-    placeless = []
+    without_origin = []
     for shape in sorted(shapes, key=lambda shape: (len(shape), sorted(shape))):
         if signs.anchors(shape):
             _join(groups, shape, shapes[shape], signs)
         else:
-            placeless.append(shape)
-    _join_placeless(groups, placeless, shapes)
+            without_origin.append(shape)
+    _join_without_origin(groups, without_origin, shapes)
     for group in groups:
         writer = group.writer
         if len(writer.lacking) >= len(writer.letters):
@@ -283,13 +283,15 @@ def _parted(shape: Shape, signs: _Signs, letter: Letter) -> list[Shape]:
     return [frozenset(part) for part in parts.values()]
 
 
-def _join_placeless(groups: list[_Group], placeless: Sequence[Shape], shapes: Mapping[Shape, list[Letter]]) -> None:
+def _join_without_origin(
+    groups: list[_Group], without_origin: Sequence[Shape], shapes: Mapping[Shape, list[Letter]]
+) -> None:
     """Add letters without an origin to the writer whose headers they have in part, or else to new ones."""
-    placed = list(groups)
-    for shape in sorted(placeless, key=lambda shape: (-len(shape), sorted(shape))):
+    with_origin = list(groups)
+    for shape in sorted(without_origin, key=lambda shape: (-len(shape), sorted(shape))):
         letters = shapes[shape]
         topics = {letter.topic for letter in letters}
-        near = [group for group in placed if 2 * len(group.tokens & shape) >= len(shape)]
+        near = [group for group in with_origin if 2 * len(group.tokens & shape) >= len(shape)]
         near = [group for group in near if not topics.isdisjoint(group.writer.topics)]
         entries = [(letter, frozenset(letter.names)) for letter in letters]
         if near:

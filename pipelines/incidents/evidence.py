@@ -152,7 +152,7 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
     """Return the figures of an episode."""
     records, sources = episode["record_count"], episode["source_record_count"]
     partitions = episode["partitions"] or []
-    placed = placed_of(episode)
+    located = located_count(episode)
     top = max(
         partitions,
         key=lambda partition: (partition["source_record_count"], -partition["original_partition"]),
@@ -160,18 +160,18 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
     )
     keyed = episode["keyed_count"] or 0
     keys = episode["top_keys"] or []
-    attribute, share, elsewhere, compared_with = _attribute(episode, topic, placed)
+    attribute, share, elsewhere, compared_with = _attribute(episode, topic, located)
     windows = (
         partition["last_offset"] - partition["first_offset"] + 1
         for partition in partitions
         if partition["source_record_count"] > 1
     )
     offsets = 0 if is_few(sources, records) else min(sum(windows), MOST_OFFSETS)
-    held, share_of = (_held(episode.get("windows"), offsets) if offsets else _neighbours(episode, placed)) or (
+    held, share_of = (_held(episode.get("windows"), offsets) if offsets else _neighbours(episode, located)) or (
         None,
         None,
     )
-    share_died, share_of = _share_of_records(episode, placed, offsets, held, share_of)
+    share_died, share_of = _share_of_records(episode, located, offsets, held, share_of)
     return Evidence(
         offset_share=share_died,
         offset_share_of=share_of,
@@ -179,7 +179,7 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
         window_record_count=held,
         partition=top["original_partition"] if top else None,
         partition_share=min(1.0, top["source_record_count"] / sources)
-        if top and placed >= NEARLY_ALL * sources
+        if top and located >= NEARLY_ALL * sources
         else None,
         partition_count=topic.partition_count,
         key_share=sum(key["record_count"] for key in keys[:FEW_KEYS]) / records
@@ -212,7 +212,7 @@ IS_FEW = (
 """`is_few` of an episode in SQL."""
 
 
-def _neighbours(episode: Row, placed: int) -> tuple[int, str] | None:
+def _neighbours(episode: Row, located: int) -> tuple[int, str] | None:
     """Return how many records other feeds know around poison pills, themselves included, and who tells; None: nobody.
 
     A feed tells if it knows each of the pills.
@@ -221,12 +221,12 @@ def _neighbours(episode: Row, placed: int) -> tuple[int, str] | None:
     if windows is None or not is_few(episode["source_record_count"], episode["record_count"]):
         return None
     counts = []
-    if episode.get("landed_pill_count") == placed:
+    if episode.get("landed_pill_count") == located:
         counts.append((windows["landed_count"] - windows["without_record_count"], LANDED))
-    if episode.get("acknowledged_pill_count") == placed:
+    if episode.get("acknowledged_pill_count") == located:
         counts.append((windows["acknowledged_count"], ACKNOWLEDGED))
     count, source = max(counts, key=lambda pair: pair[0], default=(0, OFFSETS))
-    return (count, source) if count >= max(placed, 2) else None
+    return (count, source) if count >= max(located, 2) else None
 
 
 def _held(windows: Row | None, offsets: int) -> tuple[int, str] | None:
@@ -250,7 +250,7 @@ def _held(windows: Row | None, offsets: int) -> tuple[int, str] | None:
 
 
 def _share_of_records(
-    episode: Row, placed: int, offsets: int, held: int | None, share_of: str | None
+    episode: Row, located: int, offsets: int, held: int | None, share_of: str | None
 ) -> tuple[float | None, str | None]:
     """Return which share of the records around the source records was dead-lettered, and of what; None: nothing tells.
 
@@ -261,8 +261,8 @@ def _share_of_records(
     records. Steps of three are no sign: there may be a record between that went through.
     """
     if is_few(episode["source_record_count"], episode["record_count"]):
-        return (placed / held, share_of) if held else (None, None)
-    times = placed + (episode.get("repeat_count") or 0)
+        return (located / held, share_of) if held else (None, None)
+    times = located + (episode.get("repeat_count") or 0)
     steps = episode["step_of_two_count"] or 0
     if held is None and times >= FEW and steps >= 0.8 * times:
         return steps / times, NO_MARKERS
@@ -276,11 +276,11 @@ def _share_of_records(
 
 
 def _attribute(
-    episode: Row, topic: Topic, placed: int
+    episode: Row, topic: Topic, located: int
 ) -> tuple[tuple[str, str, int] | None, float | None, float | None, str | None]:
     """Return the attribute that nearly all records of an episode share and other records do not, and its shares.
 
-    Acknowledgements tell attributes of the source records, ``placed`` in number, that dead letters lack: share groups
+    Acknowledgements tell attributes of the source records, ``located`` in number, that dead letters lack: share groups
     drop headers, and no dead letter names the client. A client counts only against messages that went through. Where
     all messages died, nothing tells how common these are: most topics have headers that are always the same.
     """
@@ -289,7 +289,7 @@ def _attribute(
         return None, None, None, None  # few records share much by chance
     is_of_few_keys = (episode["key_count"] or 0) <= FEW_KEYS
     messages = Messages.of(episode.get("told"))
-    shares = messages.least_shares(placed) if messages else {}
+    shares = messages.least_shares(located) if messages else {}
     shown = {(attribute["kind"], attribute["name"], attribute["value"]) for attribute in episode["attributes"] or ()}
     for row in episode["attributes"] or ():
         if (is_of_few_keys and row["name"] == "key") or (
@@ -318,8 +318,8 @@ def _is_rejection(episode: Row) -> bool | None:
     return disposition == REJECTED if disposition else None
 
 
-def placed_of(episode: Row) -> int:
-    """Return how many source records are known by their places."""
+def located_count(episode: Row) -> int:
+    """Return how many source records are known by their coordinates."""
     sources: int = episode["source_record_count"]
-    placed: int = sum(partition["source_record_count"] for partition in episode["partitions"] or ())
-    return min(placed, sources)  # rows of earlier versions count some of them again
+    located: int = sum(partition["source_record_count"] for partition in episode["partitions"] or ())
+    return min(located, sources)  # rows of earlier versions count some of them again

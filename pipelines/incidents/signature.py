@@ -160,7 +160,7 @@ def fingerprint(
 
 
 def with_fingerprints(statement: str) -> str:
-    """Return a statement about rows of silver.dlq_records with the expression of their fingerprints in its place."""
+    """Return a statement about rows of silver.dlq_records with the expression of their fingerprints put in."""
     if FINGERPRINT not in statement:
         return statement
     return statement.replace(FINGERPRINT, fingerprint("coalesce(fingerprint_version, 1)", **sql()))

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from math import floor
 
 from expectations.rules import counted
-from pipelines.incidents.evidence import FEW_KEYS, LEAST_KEYS, MOST_KEYS, NO_MARKERS, OFFSETS, Evidence, Row, placed_of
+from pipelines.incidents.evidence import (
+    FEW_KEYS,
+    LEAST_KEYS,
+    MOST_KEYS,
+    NO_MARKERS,
+    OFFSETS,
+    Evidence,
+    Row,
+    located_count,
+)
 
 ERROR_OF_KEYS = 0.25  # two standard errors of an estimate from `LEAST_KEYS` hashes
 
@@ -33,24 +42,24 @@ def at_least(share: float) -> str:
 def among(episode: Row, evidence: Evidence | Row) -> str:
     """Say how many of the records around a few source records are these."""
     figures = evidence if isinstance(evidence, Mapping) else vars(evidence)
-    died = placed_of(episode)
+    died = located_count(episode)
     whole = f"{figures['window_record_count']:,} {figures['offset_share_of']}"
     return f"{died:,} of the {whole} around {'it' if died == 1 else 'them'} died of it"
 
 
 def sources_of(episode: Row) -> str:
     """Say how many source records an episode has; records that name none can be of one or of several."""
-    placed = placed_of(episode)
-    if not placed:
+    located = located_count(episode)
+    if not located:
         return f"at most {counted(episode['source_record_count'], 'unnamed source record')}"
-    unknown = episode["source_record_count"] - placed
-    return counted(placed, "source record") + (f" and at most {counted(unknown, 'unknown one')}" if unknown else "")
+    unknown = episode["source_record_count"] - located
+    return counted(located, "source record") + (f" and at most {counted(unknown, 'unknown one')}" if unknown else "")
 
 
 def are_all_counted(episode: Row) -> bool:
     """Tell whether all dead letters of the top records are counted: of many, each slice and half hour counts some."""
     one_each = bool(episode["record_count"] == episode["source_record_count"])
-    return one_each or placed_of(episode) <= len(episode["top_records"] or ())
+    return one_each or located_count(episode) <= len(episode["top_records"] or ())
 
 
 def keys_of(episode: Row) -> str:
@@ -83,7 +92,7 @@ def key_percent(episode: Row, share: float) -> str | None:
 
 
 def at_offset(topic: str | None, partition: int | None, offset: int | None) -> str:
-    """Return the place of a source record as commands write it; ``?`` for a topic that is not known."""
+    """Return the coordinate of a source record as commands write it; ``?`` for a topic that is not known."""
     return f"{topic or '?'}:{partition}:{offset}"
 
 

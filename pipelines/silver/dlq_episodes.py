@@ -159,7 +159,7 @@ def _top(counted: Iterator[tuple[tuple[Any, ...], Row]] | Any, most: int) -> lis
 
 
 def _top_records(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    placed = (
+    located = (
         ((row["original_partition"], counts_of_value["value"]), counts_of_value)
         for row in rows
         if row["original_partition"] is not None
@@ -167,7 +167,7 @@ def _top_records(rows: Sequence[Row]) -> list[dict[str, Any]]:
     )
     return [
         {"original_partition": partition, "original_offset": offset, "record_count": count}
-        for (partition, offset), count in _top(placed, FEW_IF_REPEATED)
+        for (partition, offset), count in _top(located, FEW_IF_REPEATED)
     ]
 
 

@@ -175,9 +175,9 @@ def _broken(judged: DataFrame, bronze: DataFrame, codes: Collection[str], scopes
 
 def _proposed(unknown: DataFrame, dlq: Dlq) -> dict[str | None, tuple[str, str]]:
     """Return, by scope, a sentence on the headers of rows that no profile reads, and profiles that would read them."""
-    place = F.row_number().over(Window.partitionBy("of").orderBy(*CONTRACT.row))
+    number = F.row_number().over(Window.partitionBy("of").orderBy(*CONTRACT.row))
     time = F.unix_millis("timestamp").alias("time")
-    looked_at = unknown.withColumn("_place", place).where(F.col("_place") <= MOST_LOOKED_AT).limit(MOST_LETTERS)
+    looked_at = unknown.withColumn("_number", number).where(F.col("_number") <= MOST_LOOKED_AT).limit(MOST_LETTERS)
     letters: dict[str | None, list[Letter]] = {}
     for of, topic, at, named in looked_at.select("of", "topic", time, "headers").collect():
         letters.setdefault(of, []).append(Letter.of(topic, named, at))

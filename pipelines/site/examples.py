@@ -14,7 +14,7 @@ from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.site.quality import Pipeline, Violation
 from pipelines.sources import landing
 from pipelines.stage import Land, Stage
-from pipelines.steps.places import KAFKA, first_lines
+from pipelines.steps.failing_rows import KAFKA, first_lines
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 

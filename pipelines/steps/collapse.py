@@ -157,14 +157,14 @@ def decided(
             FROM {{rows}}
         ), beside AS ({_beside(contract, existing_columns)}
         ), met AS ({_identified(contract, repeats, existing_columns)}
-        ), placed AS (
-            SELECT *, row_number() OVER (PARTITION BY {rivals}, _told ORDER BY {in_order}) AS _place,
+        ), numbered AS (
+            SELECT *, row_number() OVER (PARTITION BY {rivals}, _told ORDER BY {in_order}) AS _number,
                 first_value(_content) OVER (PARTITION BY {rivals}, _told ORDER BY {in_order}) AS _first_content
             FROM ({_quarantined(contract, has_quarantine)})
         ), compared AS (
-            SELECT *, _place = 1 AS _is_first, coalesce(_existing_lossy, false) AND NOT _lossy AS _supersedes,
+            SELECT *, _number = 1 AS _is_first, coalesce(_existing_lossy, false) AND NOT _lossy AS _supersedes,
                 _content <=> _existing_content AS _as_existing, _content <=> _first_content AS _as_first
-            FROM placed
+            FROM numbered
         ), found AS (
             SELECT *, {_OUTCOME} AS _outcome FROM compared
         ), leaving AS (
@@ -271,19 +271,19 @@ def _identified(contract: Contract, repeats: bool, existing_columns: Collection[
                 CAST(NULL AS BOOLEAN) AS _nameless_lossy, CAST(array() AS ARRAY<BIGINT>) AS _named
             FROM beside"""
     else:
-        place = ", ".join(_quoted(contract.known_grain))
+        grain = ", ".join(_quoted(contract.known_grain))
         content, lossy = _existing_content(contract, existing_columns), _lossy(contract)
         nameless = f"""
-            SELECT beside.*, coalesce(of_place._has_nameless, false) AS _has_nameless,
-                of_place._nameless_content, of_place._nameless_lossy,
-                coalesce(of_place._named, CAST(array() AS ARRAY<BIGINT>)) AS _named
+            SELECT beside.*, coalesce(of_grain._has_nameless, false) AS _has_nameless,
+                of_grain._nameless_content, of_grain._nameless_lossy,
+                coalesce(of_grain._named, CAST(array() AS ARRAY<BIGINT>)) AS _named
             FROM beside LEFT JOIN (
-                SELECT {place}, count_if(NOT {named}) > 0 AS _has_nameless,
+                SELECT {grain}, count_if(NOT {named}) > 0 AS _has_nameless,
                     max(IF({named}, NULL, {content})) AS _nameless_content,
                     max(IF({named}, NULL, {lossy})) AS _nameless_lossy,
                     collect_set(IF({named}, {content}, NULL)) AS _named
-                FROM {{existing_rows}} GROUP BY {place}
-            ) AS of_place ON {_same("beside", "of_place", contract.known_grain)}"""
+                FROM {{existing_rows}} GROUP BY {grain}
+            ) AS of_grain ON {_same("beside", "of_grain", contract.known_grain)}"""
     rivals = _rivals(contract, contract.known_grain)
     kept = ", ".join(dict.fromkeys(_quoted((*contract.row, *contract.grain))))
     return f"""

@@ -38,7 +38,7 @@ MOST_UNPACKED = 128 << 20  # bytes of it without compression: Java's heap holds 
 MOST_OF_CANDIDATES = 256 << 20  # bytes in memory
 JUDGED, FLOWING, EXISTING, QUARANTINED, DECISIONS = "_judged", "_flowing", "_existing", "_quarantined", "_decisions"
 RANGES, WITHIN = "_ranges", "_within"
-AT = "_at"  # the place of a candidate in the batch
+AT = "_at"  # the index of a candidate in the batch
 
 
 @contextlib.contextmanager
@@ -85,10 +85,10 @@ def split_of(
 
 @dataclass(frozen=True)
 class Decided(ArrowRows):
-    """Outcomes, and the places in the batch of what enters the tables.
+    """Outcomes, and the indexes in the batch of what enters the tables.
 
-    ``why`` has for each candidate that enters quarantine its place, the mask of rules that it breaks, and its outcome.
-    ``new`` are the places of those without an outcome.
+    ``why`` has for each candidate that enters quarantine its index, the mask of rules that it breaks, and its outcome.
+    ``new`` are the indexes of those without an outcome.
     """
 
     why: Sequence[tuple[int, int, str]]
@@ -151,7 +151,7 @@ class FewSplit(SplitBatch):
         return self._in_spark
 
     def _flowing(self) -> Table:
-        """Return the places of the judged rows that belong to the table and are not held."""
+        """Return the indexes of the judged rows that belong to the table and are not held."""
         import pyarrow as arrow
         import pyarrow.compute as compute  # type: ignore[import-untyped]
 
@@ -252,7 +252,7 @@ class FewSplit(SplitBatch):
             return super().insert(decisions, all_)
         return self.warehouse.insert(self._taken(decisions.new), self.contract, self.census.ranges or None)
 
-    def _taken(self, places: Iterable[int]) -> Table:
+    def _taken(self, indexes: Iterable[int]) -> Table:
         import pyarrow as arrow
 
-        return self.table.take(arrow.array(places, arrow.int64()))
+        return self.table.take(arrow.array(indexes, arrow.int64()))

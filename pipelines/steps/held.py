@@ -19,7 +19,7 @@ from pipelines.errors import UsageError
 from pipelines.settings import Settings
 from pipelines.stage import Split, Stage
 from pipelines.steps.modules import split_module
-from pipelines.steps.scopes import can_be_of_a_file, file_scope, is_misplaced, is_of_any, scope_of
+from pipelines.steps.scopes import can_be_of_a_file, file_scope, is_of_any, is_of_other_cluster, scope_of
 from pipelines.steps.split import SplitBatch, contract_under
 from pipelines.text import first_names, hint, near
 from pipelines.warehouse import change_feed, jvmless, progress
@@ -274,9 +274,9 @@ def hold(split: SplitBatch, stage: Split, otherwise: Sequence[str] = ()) -> int:
     columns = [column.name for column in _landed(stage)]
     landed = split.rows.select(*ORIGIN, F.struct(*columns).alias(INPUT))
     existing_rows = split.warehouse.existing_rows(held.table, points("scope", sorted(split.held)))
-    kept_before = misplaced = 0
+    kept_before = of_other_cluster = 0
     if existing_rows is not None:
-        is_elsewhere = F.lit(False) if split.home is None else is_misplaced(split.home)
+        is_elsewhere = F.lit(False) if split.home is None else is_of_other_cluster(split.home)
         counted = existing_rows.groupBy(is_elsewhere).count().collect()
         counts: dict[bool, int] = {elsewhere: rows for elsewhere, rows in counted}
         kept_before, misplaced = counts.get(False, 0), counts.get(True, 0)
@@ -289,8 +289,10 @@ def hold(split: SplitBatch, stage: Split, otherwise: Sequence[str] = ()) -> int:
         withheld = withheld.join(kept, [*held.grain], how="left_anti")
     rows = split.among(withheld).join(landed, [*ORIGIN])
     inserted = split.warehouse.insert(rows, held, are_few=split.are_few)
-    if misplaced and split.home is not None:
-        split.warehouse.remove_where(held.table, F.col("scope").isin(sorted(split.held)) & is_misplaced(split.home))
+    if of_other_cluster and split.home is not None:
+        split.warehouse.remove_where(
+            held.table, F.col("scope").isin(sorted(split.held)) & is_of_other_cluster(split.home)
+        )
     return kept_before + inserted
 
 

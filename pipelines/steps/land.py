@@ -195,8 +195,8 @@ class _Landing:
                 if not isinstance(error, Changed) and not is_kafkas(error):
                     raise
                 snapshot = self.look(cluster, topics)
-                places = {(log.topic_id, log.partition) for log in ends}
-                ends = tuple(log for log in snapshot.logs if (log.topic_id, log.partition) in places)
+                partitions = {(log.topic_id, log.partition) for log in ends}
+                ends = tuple(log for log in snapshot.logs if (log.topic_id, log.partition) in partitions)
                 if self.topic_progress.pending and not left:
                     bad = self.take_apart(cluster, topics, error)
                     ends = tuple(log for log in ends if (log.topic_id, log.partition) not in bad)

@@ -252,7 +252,7 @@ def parameters_of(settings: Settings) -> dict[str, Any]:
     return {"silent_after_seconds": settings.streams_requests.silent_after_seconds}
 
 
-def place_of(group: Group) -> str:
+def group_expression(group: Group) -> str:
     """Return the expression of a row's one group.
 
     Raises TypeError: a row has several, or those of other rows.
@@ -268,9 +268,9 @@ def groups_in(rows: str, group: Group) -> str:
     """Return a query for one row per group of each row, and whether it is the row's first group."""
     if isinstance(group, EachOf | EachIn):
         several = f"SELECT {group.expression} AS _groups FROM {rows}"
-        each = f"SELECT posexplode(_groups) AS (_place, _group) FROM ({several})"
-        return f"SELECT _group, _place = 0 AS _is_first FROM ({each})"
-    return f"SELECT {place_of(group)} AS _group, true AS _is_first FROM {rows}"
+        each = f"SELECT posexplode(_groups) AS (_index, _group) FROM ({several})"
+        return f"SELECT _group, _index = 0 AS _is_first FROM ({each})"
+    return f"SELECT {group_expression(group)} AS _group, true AS _is_first FROM {rows}"
 
 
 def having(group: Group, is_met: Callable[[str], str], is_met_in: Callable[[str], str]) -> str:
@@ -284,7 +284,7 @@ def having(group: Group, is_met: Callable[[str], str], is_met_in: Callable[[str]
     if isinstance(group, EachOf):
         met = " OR ".join(is_met(f"({part})") for part in group.groups)
         return f"({group.condition}) AND ({met})" if group.condition else f"({met})"
-    return is_met(f"({place_of(group)})")
+    return is_met(f"({group_expression(group)})")
 
 
 def ranges_among(group: Group, touched: Sequence[Any], span: Span | None) -> list[Range]:
@@ -294,7 +294,7 @@ def ranges_among(group: Group, touched: Sequence[Any], span: Span | None) -> lis
         return [range_ for ranges in parts for range_ in ranges] if all(parts) else []
     if isinstance(group, EachIn):
         return []
-    return ranges_of(place_of(group), touched, None if isinstance(group, Along) else span)
+    return ranges_of(group_expression(group), touched, None if isinstance(group, Along) else span)
 
 
 def ranges_of(group: str, touched: Sequence[Any], span: Span | None) -> list[Range]:

@@ -317,8 +317,8 @@ class _Marking:
         if not self.rule.emptied:
             rows = rows.filter(compute.invert(mask))
         for name in self.rule.emptied:
-            if (place := rows.schema.get_field_index(name)) >= 0:  # a later column lacks in older files
-                field = rows.schema.field(place)
+            if (index := rows.schema.get_field_index(name)) >= 0:  # a later column lacks in older files
+                field = rows.schema.field(index)
                 kept = compute.if_else(mask, arrow.scalar(None, field.type), rows[name].combine_chunks())
-                rows = rows.set_column(place, field, kept)
+                rows = rows.set_column(index, field, kept)
         return rewriting.written(self.warehouse, self.rule.table, rows)

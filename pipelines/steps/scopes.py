@@ -35,18 +35,18 @@ Counts = list[tuple[int, int]]  # failing and examined rows, newest batch first
 
 @dataclass(frozen=True)
 class History:
-    """What rules found in earlier small batches, by scope and by the rule's place in the contract."""
+    """What rules found in earlier small batches, by scope and by the rule's index in the contract."""
 
     scopes: dict[str, dict[int, Counts]] = field(default_factory=dict)
 
-    def recent(self, scope: str, place: int, examined: int) -> tuple[int, int]:
+    def recent(self, scope: str, rule: int, examined: int) -> tuple[int, int]:
         """Return the failing and the examined rows of earlier batches to add to a batch with ``examined`` rows.
 
         Batches are added from the newest on, as long as all together have at most ``RECENT_ROWS`` rows.
         """
         failing, room = 0, RECENT_ROWS - examined
         added = 0
-        for found, rows in self.scopes.get(scope, {}).get(place, ()):
+        for found, rows in self.scopes.get(scope, {}).get(rule, ()):
             if added + rows > room:
                 break
             failing, added = failing + found, added + rows
@@ -54,22 +54,22 @@ class History:
 
     def after(self, batch: Mapping[str, Mapping[int, tuple[int, int]]], forgotten: Iterable[str]) -> History:
         """Return the history with a batch added, without the earlier counts of the ``forgotten`` scopes."""
-        scopes = {name: places for name, places in self.scopes.items() if name not in set(forgotten)}
+        scopes = {name: counts_by_rule for name, counts_by_rule in self.scopes.items() if name not in set(forgotten)}
         for name, found in batch.items():
-            places = dict(scopes.pop(name, {}))  # moves to the end: the scopes seen last are kept
-            for place, counts in found.items():
-                places[place] = _with(places.get(place, []), counts)
-            if places := {place: counts for place, counts in places.items() if counts}:
-                scopes[name] = places
+            counts_by_rule = dict(scopes.pop(name, {}))  # moves to the end: the scopes seen last are kept
+            for rule, counts in found.items():
+                counts_by_rule[rule] = _with(counts_by_rule.get(rule, []), counts)
+            if counts_by_rule := {rule: counts for rule, counts in counts_by_rule.items() if counts}:
+                scopes[name] = counts_by_rule
         return History(dict(list(scopes.items())[-MOST_SCOPES:]))
 
     def as_json(self) -> dict[str, Any]:
         """Return the history for a file; rules with the same counts in a scope share one entry."""
         scope_counts = {}
-        for name, places in self.scopes.items():
+        for name, counts_by_rule in self.scopes.items():
             alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
-            for place, counts in places.items():
-                alike[tuple(number for pair in counts for number in pair)].append(place)
+            for rule, counts in counts_by_rule.items():
+                alike[tuple(number for pair in counts for number in pair)].append(rule)
             scope_counts[name] = [[rules, list(numbers)] for numbers, rules in alike.items()]
         return scope_counts
 
@@ -79,9 +79,7 @@ class History:
         scopes: dict[str, dict[int, Counts]] = {}
         for name, groups in values.items():
             scopes[name] = {
-                place: list(zip(numbers[::2], numbers[1::2], strict=True))
-                for rules, numbers in groups
-                for place in rules
+                rule: list(zip(numbers[::2], numbers[1::2], strict=True)) for rules, numbers in groups for rule in rules
             }
         return cls(scopes)
 
@@ -116,20 +114,20 @@ class Counted:
 
     def batch(self, contract: Contract) -> dict[str, dict[int, tuple[int, int]]]:
         """Return the counts of this batch alone, in the form that a history keeps."""
-        places = {code: place for place, code in enumerate(codes(contract))}
+        indexes = {code: index for index, code in enumerate(codes(contract))}
         found = {
-            name: {places[code]: (tally.failing, tally.examined) for code, tally in scope.tallies.items()}
+            name: {indexes[code]: (tally.failing, tally.examined) for code, tally in scope.tallies.items()}
             for name, scope in self.scopes.items()
             if contract.scope or name == WHOLE
         }
         for name, lines in self.others.items():  # a file all of whose lines name a topic now
             if name not in found:
-                found[name] = dict.fromkeys(places.values(), (0, lines))
+                found[name] = dict.fromkeys(indexes.values(), (0, lines))
         return found
 
 
 def codes(contract: Contract) -> tuple[str, ...]:
-    """Return the codes that the gate counts; a code's place is the bit of its rule."""
+    """Return the codes that the gate counts; a code's index is the bit of its rule."""
     return (*(rule.code for rule in contract.rules), NO_VIOLATIONS)
 
 
@@ -165,7 +163,7 @@ def is_of_any(clusters: Collection[str], scope: str, home: str | None) -> bool:
     return any(is_of(cluster, scope, home) for cluster in clusters)
 
 
-def is_misplaced(home: str) -> Column:
+def is_of_other_cluster(home: str) -> Column:
     """Tell whether a held row's scope is not of the row's cluster, as before scopes were of clusters."""
     from pyspark.sql import functions as F
 

@@ -16,7 +16,7 @@ from pipelines.engines.choose import Choice
 from pipelines.jvm import session
 from pipelines.settings import Settings
 from pipelines.stage import Stage
-from pipelines.steps import places, unreadable
+from pipelines.steps import failing_rows, unreadable
 from pipelines.steps.batch_rows import ArrowRows, SparkRows
 from pipelines.steps.collapse import CONFLICT, OUTCOMES, SKIPPED, Census, census, contested, decided
 from pipelines.steps.modules import unexplained
@@ -132,7 +132,7 @@ class SplitBatch:
         judged = wanted(self.judged.frame)
 
         def locate(verdict: Verdict) -> Verdict:
-            verdict = places.located(verdict, judged, self.contract, self.warehouse.settings)
+            verdict = failing_rows.located(verdict, judged, self.contract, self.warehouse.settings)
             readable = self.contract.readable
             return unread.explained(verdict, readable.code) if unread and readable else verdict
 

@@ -242,18 +242,20 @@ class Refreshing:
             lambda expression: self.engine.has_one_of(expression, called),
         )
 
-    def _reached(self, table: str, groups: list[Any] | None, place: str, leads_to: str, times: int) -> list[Any] | None:
+    def _reached(
+        self, table: str, groups: list[Any] | None, group_of_row: str, leads_to: str, times: int
+    ) -> list[Any] | None:
         """Return groups and those that an input's rows lead to from them, in so many steps; None for very many.
 
-        ``place`` and ``leads_to`` are the expressions of the group that a row is in, and of the one that it leads to.
+        ``group_of_row`` is the expression of the group that a row is in, ``leads_to`` that of the one it leads to.
         """
         if groups is None:
             return None
         reached, last = set(groups), list(groups)
         for _ in range(times):
             self.engine.groups(STEP, last)
-            where = f"({leads_to}) IS NOT NULL AND {self.engine.is_one_of(f'({place})', STEP)}"
-            self.engine.read(CHAIN, table, self.batch[table].end, ranges_of(place, last, None) or None, where)
+            where = f"({leads_to}) IS NOT NULL AND {self.engine.is_one_of(f'({group_of_row})', STEP)}"
+            self.engine.read(CHAIN, table, self.batch[table].end, ranges_of(group_of_row, last, None) or None, where)
             led = self.engine.rows(f"SELECT DISTINCT {leads_to} AS _group FROM {CHAIN} LIMIT {MOST_GROUPS + 1}")
             last = [group for (group,) in led if group not in reached]
             reached.update(last)

@@ -19,7 +19,7 @@ from pipelines.sources import landing, what_lands
 from pipelines.stage import Land, Stage
 from pipelines.steps.batch_rows import ArrowRows, SparkRows
 from pipelines.steps.collapse import SKIPPED
-from pipelines.steps.places import KAFKA, Lines, first_lines, land_of, named, numbered
+from pipelines.steps.failing_rows import KAFKA, Lines, first_lines, land_of, named, numbered
 from pipelines.steps.scopes import FILE, Counted, scope_of_file
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
@@ -29,7 +29,7 @@ MOST_IDS_OF_A_GROUP = 10_000
 MOST_SAID = 4  # groups
 MOST_READ = 64 << 20  # to read from files
 COLUMNS = ("of_scope", "source", "reason", "row_count", "ids", "all_rows")
-DIGITS = 16  # of a _bronze_id, as in `places`
+DIGITS = 16  # of a _bronze_id, as in `failing_rows`
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def question(reason: str, scope: str, condition: str) -> str:
             of_scope, source, reason, row_count, ids,
             sum(row_count) OVER () AS all_rows,
             sum(row_count) OVER (PARTITION BY reason) AS of_reason,
-            row_number() OVER (PARTITION BY reason ORDER BY row_count DESC, source, of_scope) AS place
+            row_number() OVER (PARTITION BY reason ORDER BY row_count DESC, source, of_scope) AS rank
           FROM (
             SELECT of_scope, source, reason, max(row_count) AS row_count, array_agg(id) AS ids
             FROM (
@@ -180,7 +180,7 @@ def question(reason: str, scope: str, condition: str) -> str:
             GROUP BY of_scope, source, reason
           )
         )
-        ORDER BY place, of_reason DESC, reason
+        ORDER BY rank, of_reason DESC, reason
         LIMIT {MOST_LOCATED}
     """
 

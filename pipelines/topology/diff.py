@@ -21,7 +21,7 @@ WIDTH = 80
 
 
 @dataclass(frozen=True)
-class Place:
+class SubtopologyKey:
     """A sub-topology: its id and, as ids can repeat, its number among those with the same id, from 0."""
 
     subtopology_id: str
@@ -29,7 +29,7 @@ class Place:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """The sort key of places: numeric ids by their number, then all other ids."""
+        """The sort key of sub-topologies: numeric ids by their number, then all other ids."""
         is_number = self.subtopology_id.isascii() and self.subtopology_id.isdecimal() and len(self.subtopology_id) < 10
         return (not is_number, int(self.subtopology_id) if is_number else 0, self.subtopology_id, self.number)
 
@@ -43,28 +43,28 @@ class Place:
 
 
 @dataclass(frozen=True)
-class PlacedNode:
+class Member:
     """A canonical node and the sub-topology that it is in."""
 
-    place: Place
+    subtopology: SubtopologyKey
     node: Node
 
     @property
     def rank(self) -> tuple[Any, ...]:
         """The sort key of nodes: sub-topology, then name."""
-        return (self.place.rank, self.node.rank())
+        return (self.subtopology.rank, self.node.rank())
 
     def wire(self) -> dict[str, Any]:
-        """Return the place and the wire schema's node."""
-        return {**self.place.wire(), "node": self.node.wire()}
+        """Return the sub-topology and the wire schema's node."""
+        return {**self.subtopology.wire(), "node": self.node.wire()}
 
 
 @dataclass(frozen=True)
 class NodeChange:
     """A changed node that keeps its name: before and after."""
 
-    before: PlacedNode
-    after: PlacedNode
+    before: Member
+    after: Member
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -102,10 +102,10 @@ class Diff:
     and topics repeat which of them are new or gone in the topology as a whole.
     """
 
-    subtopologies_added: tuple[Place, ...] = ()
-    subtopologies_removed: tuple[Place, ...] = ()
-    nodes_added: tuple[PlacedNode, ...] = ()
-    nodes_removed: tuple[PlacedNode, ...] = ()
+    subtopologies_added: tuple[SubtopologyKey, ...] = ()
+    subtopologies_removed: tuple[SubtopologyKey, ...] = ()
+    nodes_added: tuple[Member, ...] = ()
+    nodes_removed: tuple[Member, ...] = ()
     nodes_changed: tuple[NodeChange, ...] = ()
     global_stores_added: tuple[GlobalStore, ...] = ()
     global_stores_removed: tuple[GlobalStore, ...] = ()
@@ -161,10 +161,10 @@ def diff(a: Topology, b: Topology) -> Diff:
     A node that differs is changed if its name is in both. If names repeat, nodes of the same sub-topology are paired
     first.
     """
-    former, latter = _places(a), _places(b)
+    former, latter = _nodes_by_subtopology(a), _nodes_by_subtopology(b)
     gone, new = _unequal(_nodes(former), _nodes(latter))
-    stayed, gone, new = _paired(gone, new, lambda placed: (placed.place, placed.node.name))
-    moved, gone, new = _paired(gone, new, lambda placed: placed.node.name)
+    stayed, gone, new = _paired(gone, new, lambda member: (member.subtopology, member.node.name))
+    moved, gone, new = _paired(gone, new, lambda member: member.node.name)
     stores_gone, stores_new = _unequal(a.canonical().global_stores, b.canonical().global_stores)
     kept, stores_gone, stores_new = _paired(
         stores_gone, stores_new, lambda store: (store.source.name, store.processor.name)
@@ -174,10 +174,10 @@ def diff(a: Topology, b: Topology) -> Diff:
         (_sorted(used(b) - used(a)), _sorted(used(a) - used(b))) for used in (_edges, _stores, _topics)
     )
     return Diff(
-        tuple(sorted(latter.keys() - former.keys(), key=lambda place: place.rank)),
-        tuple(sorted(former.keys() - latter.keys(), key=lambda place: place.rank)),
-        tuple(sorted(new, key=lambda placed: placed.rank)),
-        tuple(sorted(gone, key=lambda placed: placed.rank)),
+        tuple(sorted(latter.keys() - former.keys(), key=lambda subtopology: subtopology.rank)),
+        tuple(sorted(former.keys() - latter.keys(), key=lambda subtopology: subtopology.rank)),
+        tuple(sorted(new, key=lambda member: member.rank)),
+        tuple(sorted(gone, key=lambda member: member.rank)),
         tuple(sorted((NodeChange(*pair) for pair in stayed + moved), key=lambda change: change.rank)),
         tuple(stores_new),
         tuple(stores_gone),
@@ -188,17 +188,17 @@ def diff(a: Topology, b: Topology) -> Diff:
     )
 
 
-def _places(topology: Topology) -> dict[Place, tuple[Node, ...]]:
+def _nodes_by_subtopology(topology: Topology) -> dict[SubtopologyKey, tuple[Node, ...]]:
     seen: Counter[str] = Counter()
-    nodes: dict[Place, tuple[Node, ...]] = {}
+    nodes: dict[SubtopologyKey, tuple[Node, ...]] = {}
     for subtopology in topology.canonical().subtopologies:
-        nodes[Place(subtopology.subtopology_id, seen[subtopology.subtopology_id])] = subtopology.nodes
+        nodes[SubtopologyKey(subtopology.subtopology_id, seen[subtopology.subtopology_id])] = subtopology.nodes
         seen[subtopology.subtopology_id] += 1
     return nodes
 
 
-def _nodes(places: dict[Place, tuple[Node, ...]]) -> list[PlacedNode]:
-    return [PlacedNode(place, node) for place, nodes in places.items() for node in nodes]
+def _nodes(subtopologies: dict[SubtopologyKey, tuple[Node, ...]]) -> list[Member]:
+    return [Member(subtopology, node) for subtopology, nodes in subtopologies.items() for node in nodes]
 
 
 def _unequal(a: Iterable[T], b: Iterable[T]) -> tuple[list[T], list[T]]:
@@ -255,19 +255,19 @@ def _summary(difference: Diff) -> Iterator[str]:
 
 def _subtopologies(difference: Diff) -> Iterator[str]:
     """Yield a heading for each sub-topology with differences, and the lines of its nodes."""
-    blocks: list[tuple[tuple[Any, ...], Place, list[str]]] = []
-    for placed in difference.nodes_added:
-        blocks.append((placed.rank, placed.place, list(_whole("+", placed.node))))
-    for placed in difference.nodes_removed:
-        blocks.append((placed.rank, placed.place, list(_whole("-", placed.node))))
+    blocks: list[tuple[tuple[Any, ...], SubtopologyKey, list[str]]] = []
+    for member in difference.nodes_added:
+        blocks.append((member.rank, member.subtopology, list(_whole("+", member.node))))
+    for member in difference.nodes_removed:
+        blocks.append((member.rank, member.subtopology, list(_whole("-", member.node))))
     for change in difference.nodes_changed:
-        blocks.append((change.rank, change.after.place, list(_changed(change))))
-    for place in (*difference.subtopologies_added, *difference.subtopologies_removed):
-        blocks.append(((place.rank,), place, []))
+        blocks.append((change.rank, change.after.subtopology, list(_changed(change))))
+    for subtopology in (*difference.subtopologies_added, *difference.subtopologies_removed):
+        blocks.append(((subtopology.rank,), subtopology, []))
     signs = dict.fromkeys(difference.subtopologies_added, "+") | dict.fromkeys(difference.subtopologies_removed, "-")
     blocks.sort(key=lambda block: block[0])
-    for place, blocks_there in groupby(blocks, key=lambda block: block[1]):
-        yield f"{signs.get(place, ' ')} Sub-topology: {place}"
+    for subtopology, blocks_there in groupby(blocks, key=lambda block: block[1]):
+        yield f"{signs.get(subtopology, ' ')} Sub-topology: {subtopology}"
         yield from (line for _, _, lines in blocks_there for line in lines)
 
 
@@ -299,9 +299,9 @@ def _whole(sign: str, node: Node) -> Iterator[str]:
 
 
 def _changed(change: NodeChange) -> Iterator[str]:
-    places = [("sub-topology: ", str(side.place)) for side in (change.before, change.after)]
+    labels = [("sub-topology: ", str(side.subtopology)) for side in (change.before, change.after)]
     before, after = (_facts(side.node) for side in (change.before, change.after))
-    yield from _headed(change.before.node, change.after.node, [places[0], *before], [places[1], *after])
+    yield from _headed(change.before.node, change.after.node, [labels[0], *before], [labels[1], *after])
 
 
 def _headed(was: Node, now: Node, before: list[Fact], after: list[Fact]) -> Iterator[str]:

@@ -27,7 +27,7 @@ from pipelines.run import runner
 from pipelines.settings import Settings, load
 from pipelines.sources import captures, landing
 from pipelines.sources.captures import FORMS
-from pipelines.steps.places import first_lines
+from pipelines.steps.failing_rows import first_lines
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:

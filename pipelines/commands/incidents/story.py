@@ -98,7 +98,7 @@ def _rows(warehouse: Warehouse, table: str, equal: Mapping[str, str | int]) -> l
 
 
 def _samples(incidents: Incidents, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the places of some dead letters of an incident, for ``afterlog show``."""
+    """Return the coordinates of some dead letters of an incident, for ``afterlog show``."""
     warehouse = incidents.warehouse
     columns = [
         "dlq_topic",

@@ -1,4 +1,4 @@
-"""Chart -> Placed: the position of everything, in pixels from the top left.
+"""Chart -> Drawing: the position of everything, in pixels from the top left.
 
 Graphviz lays out charts that a person can take in; its time grows steeply with their size. Larger charts flow in rows
 and bands, as text does, in linear time.
@@ -54,7 +54,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Placed:
+class Drawing:
     """A chart with positions: ``boxes``, ``frames`` and ``curves`` belong to its shapes, frames and links, in order."""
 
     chart: Chart
@@ -64,9 +64,9 @@ class Placed:
     frames: list[Rectangle] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
 
-    def moved(self, x: float, y: float) -> Placed:
+    def moved(self, x: float, y: float) -> Drawing:
         """Return it moved by ``x`` and ``y``."""
-        return Placed(
+        return Drawing(
             self.chart,
             self.width,
             self.height,
@@ -85,7 +85,7 @@ def crowded(chart: Chart) -> bool:
     return max(depth, width) > LONGEST or len(chart.shapes) + crossings > HEAVIEST
 
 
-def drawn(chart: Chart, sizes: Sequence[Size]) -> Placed:
+def drawn(chart: Chart, sizes: Sequence[Size]) -> Drawing:
     """Lay out a chart with Graphviz: downwards, or to the right if that is narrower than a wide drawing downwards."""
     down = _graphviz(chart, sizes, "TB")
     if down.width <= 1_600:
@@ -94,7 +94,7 @@ def drawn(chart: Chart, sizes: Sequence[Size]) -> Placed:
     return aside if aside.width < down.width else down
 
 
-def flowing(chart: Chart, sizes: Sequence[Size]) -> Placed:
+def flowing(chart: Chart, sizes: Sequence[Size]) -> Drawing:
     """Lay out a chart of one part in rows, as many per layer as it needs, and the rows in bands side by side."""
     cell = (max(width for width, _ in sizes) + GAP / 2, max(height for _, height in sizes) + GAP)
     most = max(4, math.isqrt(int(len(sizes) * ASPECT * cell[1] / cell[0])))
@@ -112,16 +112,16 @@ def flowing(chart: Chart, sizes: Sequence[Size]) -> Placed:
     boxes = [_centred(centres[node], sizes[node]) for node in range(len(sizes))]
     width, height = left - GAP + MARGIN, HEADER + len(bands[0]) * cell[1]
     curves = [_drop(boxes[link.tail], boxes[link.head], link.kind != "store") for link in chart.links]
-    return Placed(chart, width, height, boxes, [Rectangle(0, 0, width, height) for _ in chart.frames], curves)
+    return Drawing(chart, width, height, boxes, [Rectangle(0, 0, width, height) for _ in chart.frames], curves)
 
 
-def packed(placed: Sequence[Placed]) -> tuple[list[Placed], Size]:
+def packed(drawings: Sequence[Drawing]) -> tuple[list[Drawing], Size]:
     """Arrange charts side by side and in rows, in their order; return them and the total size."""
-    area = sum((drawing.width + GAP) * (drawing.height + GAP) for drawing in placed)
-    most = max([*(drawing.width for drawing in placed), math.sqrt(area * ASPECT)], default=0.0)
-    moved: list[Placed] = []
+    area = sum((drawing.width + GAP) * (drawing.height + GAP) for drawing in drawings)
+    most = max([*(drawing.width for drawing in drawings), math.sqrt(area * ASPECT)], default=0.0)
+    moved: list[Drawing] = []
     x = y = height = width = 0.0
-    for drawing in placed:
+    for drawing in drawings:
         if x > 0 and x + drawing.width > most:
             x, y, height = 0.0, y + height + GAP, 0.0
         moved.append(drawing.moved(x, y))
@@ -173,14 +173,14 @@ def _untangled(chart: Chart) -> list[list[int]]:
     for link in chart.links:
         before[link.head].append(link.tail)
         after[link.tail].append(link.head)
-    places = [0.0] * len(chart.shapes)
+    positions = [0.0] * len(chart.shapes)
 
     def settle(row: list[int]) -> None:
         for number, node in enumerate(row):
-            places[node] = (number + 1) / (len(row) + 1)
+            positions[node] = (number + 1) / (len(row) + 1)
 
     def mean(linked: list[list[int]]) -> Callable[[int], float]:
-        return lambda node: math.fsum(places[neighbour] for neighbour in linked[node]) / (len(linked[node]) or 1)
+        return lambda node: math.fsum(positions[neighbour] for neighbour in linked[node]) / (len(linked[node]) or 1)
 
     for row in rows:
         settle(row)
@@ -216,7 +216,7 @@ def _centred(centre: Point, size: Size) -> Rectangle:
     return Rectangle(centre[0] - size[0] / 2, centre[1] - size[1] / 2, *size)
 
 
-def _graphviz(chart: Chart, sizes: Sequence[Size], direction: str) -> Placed:
+def _graphviz(chart: Chart, sizes: Sequence[Size], direction: str) -> Drawing:
     """Lay out a chart with ``dot``, which receives numbers and sizes, no names."""
     # Imported here, as it is a compiled library of many megabytes that only pictures need.
     from pygraphviz import AGraph
@@ -237,7 +237,7 @@ def _graphviz(chart: Chart, sizes: Sequence[Size], direction: str) -> Placed:
         graph.close()
 
 
-def _read(graph: AGraph, chart: Chart, sizes: Sequence[Size]) -> Placed:
+def _read(graph: AGraph, chart: Chart, sizes: Sequence[Size]) -> Drawing:
     _, _, width, height = _numbers(graph.graph_attr["bb"])
 
     def flipped(pair: str) -> Point:
@@ -256,7 +256,7 @@ def _read(graph: AGraph, chart: Chart, sizes: Sequence[Size]) -> Placed:
         frames.append(Rectangle(left, height - top, right - left, top - bottom))
     boxes = [_centred(flipped(graph.get_node(node).attr["pos"]), size) for node, size in enumerate(sizes)]
     curves = [curve(graph.get_edge(link.tail, link.head, number).attr) for number, link in enumerate(chart.links)]
-    return Placed(chart, width, height, boxes, frames, curves)
+    return Drawing(chart, width, height, boxes, frames, curves)
 
 
 def _numbers(text: str) -> Iterable[float]:

@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 from expectations.text import visible
 from pipelines.text import columns, elided
 from pipelines.topology.drawing.chart import Shape, ShapeKind, charted, joined
-from pipelines.topology.drawing.placement import Curve, Placed, Rectangle, Size, crowded, drawn, flowing, packed
+from pipelines.topology.drawing.placement import Curve, Drawing, Rectangle, Size, crowded, drawn, flowing, packed
 from pipelines.topology.model import Part, Topology
 
 LONGEST = 36  # columns of a name in a box
@@ -48,7 +48,7 @@ def svg(
     Parts that are too much for one drawing (hundreds of layers or of shapes in a layer, or thousands of shapes) are
     drawn one by one, each with the topics that it uses. A part that is still too much flows in rows.
     """
-    placed, (width, height) = packed([box for group in joined(topology.parts) for box in _placed(group)])
+    drawings, (width, height) = packed([box for group in joined(topology.parts) for box in _drawings(group)])
     width = max(width, SMALLEST) + 2 * MARGIN
     height += HEADING + 2 * MARGIN
     lines = [
@@ -59,21 +59,21 @@ def svg(
         f'<rect class="paper" width="{width:.0f}" height="{height:.0f}"/>',
         f'<text class="heading" x="{MARGIN:g}" y="{MARGIN + 14:g}">{_elided(title, width - 2 * MARGIN, 9.7)}</text>',
     ]
-    if not placed:
+    if not drawings:
         lines.append(f'<text class="caption" x="{MARGIN:g}" y="{MARGIN + 40:g}">no sub-topologies</text>')
-    for box in placed:
+    for box in drawings:
         lines += _lines(box.moved(MARGIN, MARGIN + HEADING), link, marked, part_link)
     return "\n".join([*lines, "</svg>", ""])
 
 
-def _placed(group: list[Part]) -> Iterator[Placed]:
+def _drawings(group: list[Part]) -> Iterator[Drawing]:
     """Lay out a group of parts as one drawing or, if that is too much, each part as one."""
     chart = charted(group)
     if not crowded(chart):
         yield drawn(chart, [_size(shape) for shape in chart.shapes])
     elif len(group) > 1:
         for part in group:
-            yield from _placed([part])
+            yield from _drawings([part])
     else:
         yield flowing(chart, [_size(shape) for shape in chart.shapes])
 
@@ -83,9 +83,9 @@ def _size(shape: Shape) -> Size:
     return max(NARROWEST, wide + 2 * PADDING), HEIGHT + (LID if shape.kind == "store" else 0)
 
 
-def _lines(placed: Placed, link: Address | None, marked: str | None, part_link: Address | None) -> Iterator[str]:
-    links = list(zip(placed.chart.links, placed.curves, strict=True))
-    frames = list(zip(placed.chart.frames, placed.frames, strict=True))
+def _lines(drawing: Drawing, link: Address | None, marked: str | None, part_link: Address | None) -> Iterator[str]:
+    links = list(zip(drawing.chart.links, drawing.curves, strict=True))
+    frames = list(zip(drawing.chart.frames, drawing.frames, strict=True))
     yield from (f'<rect class="frame" {_at(box)} rx="10"/>' for _, box in frames)
     for kind in ("flow", "topic", "store"):
         if curves := [curve for link, curve in links if link.kind == kind]:
@@ -98,7 +98,7 @@ def _lines(placed: Placed, link: Address | None, marked: str | None, part_link: 
             f'<text class="name" x="{box.x + 10:.1f}" y="{box.y + 16:.1f}">{frame.title}{name}</text></g>',
             part_link(frame.name) if part_link is not None else None,
         )
-    for shape, box in zip(placed.chart.shapes, placed.boxes, strict=True):
+    for shape, box in zip(drawing.chart.shapes, drawing.boxes, strict=True):
         drawn = _shape(shape, box, " marked" if shape.kind == "topic" and shape.name == marked else "")
         yield _linked(drawn, link(shape.name) if link is not None and shape.kind == "topic" else None)
 

@@ -13,7 +13,7 @@ from expectations.contract import Column, Contract
 from expectations.suite import gate
 from expectations.verdict import WHOLE, Tally
 from pipelines.steps.batch_rows import SparkRows
-from pipelines.steps.scopes import MOST_SCOPES, History, count, file_scope, is_misplaced, is_of, scope_of, within
+from pipelines.steps.scopes import MOST_SCOPES, History, count, file_scope, is_of, is_of_other_cluster, scope_of, within
 from pipelines.steps.split import judged_by, marked
 
 if TYPE_CHECKING:
@@ -107,12 +107,14 @@ def test_each_scope_is_of_one_cluster_whatever_the_names(spark: SparkSession) ->
     topics = ("b", "dlq.orders", "b/c", "file:x", "cluster:a/b", "")
     made = [(cluster, "x/y.jsonl", topic) for cluster in CLUSTERS for topic in topics]
     rows = spark.createDataFrame(made, "cluster string, _source string, topic string")
-    scoped = rows.withColumn("scope", scope_of(OF_TOPICS, "home")).withColumn("misplaced", is_misplaced("home"))
+    scoped = rows.withColumn("scope", scope_of(OF_TOPICS, "home")).withColumn(
+        "of_other_cluster", is_of_other_cluster("home")
+    )
     found = scoped.collect()
     assert len({row["scope"] for row in found}) == len(made)
     for row in found:
         assert [name for name in CLUSTERS if is_of(name, row["scope"], "home")] == [row["cluster"]]
-        assert not row["misplaced"]
+        assert not row["of_other_cluster"]
     names = {
         cluster: {within(cluster, row["scope"]) for row in found if row["cluster"] == cluster} for cluster in CLUSTERS
     }

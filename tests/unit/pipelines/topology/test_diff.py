@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from expectations.text import visible
 from pipelines.text import columns
-from pipelines.topology.diff import Diff, Place, PlacedNode, _nodes, _places, diff
+from pipelines.topology.diff import Diff, Member, SubtopologyKey, _nodes, _nodes_by_subtopology, diff
 from pipelines.topology.model import GlobalStore, Node, Subtopology, Topology
 from tests.testing.examples import at_most
 from tests.testing.topologies import HOSTILE, captured, chain, ring, shuffled, topologies
@@ -20,8 +20,8 @@ from tests.testing.topologies import HOSTILE, captured, chain, ring, shuffled, t
 
 def applied(difference: Diff, a: Topology) -> Topology:
     """Return a topology with a difference applied, so that a test can show that a difference is complete."""
-    before = _places(a)
-    nodes: Counter[PlacedNode] = Counter(_nodes(before))
+    before = _nodes_by_subtopology(a)
+    nodes: Counter[Member] = Counter(_nodes(before))
     nodes.subtract([*difference.nodes_removed, *(change.before for change in difference.nodes_changed)])
     nodes.update([*difference.nodes_added, *(change.after for change in difference.nodes_changed)])
     stores = Counter(a.canonical().global_stores)
@@ -30,11 +30,11 @@ def applied(difference: Diff, a: Topology) -> Topology:
     )
     stores.update([*difference.global_stores_added, *(change.after for change in difference.global_stores_changed)])
     assert min([*nodes.values(), *stores.values()], default=0) >= 0
-    places = before.keys() - set(difference.subtopologies_removed) | set(difference.subtopologies_added)
-    parts: dict[Place, list[Node]] = {place: [] for place in places}
-    for placed in nodes.elements():
-        parts[placed.place].append(placed.node)
-    subtopologies = tuple(Subtopology(place.subtopology_id, tuple(nodes)) for place, nodes in parts.items())
+    keys = before.keys() - set(difference.subtopologies_removed) | set(difference.subtopologies_added)
+    parts: dict[SubtopologyKey, list[Node]] = {key: [] for key in keys}
+    for member in nodes.elements():
+        parts[member.subtopology].append(member.node)
+    subtopologies = tuple(Subtopology(key.subtopology_id, tuple(nodes)) for key, nodes in parts.items())
     return Topology(subtopologies, tuple(stores.elements())).canonical()
 
 
@@ -188,10 +188,10 @@ def test_a_repeated_node_is_found_in_its_own_sub_topology_first() -> None:
     b = Topology((Subtopology("0"), Subtopology("1", (Node("n", 8), Node("n", 9)))))
     found = diff(a, b)
     assert [(item.before, item.after) for item in found.nodes_changed] == [
-        (PlacedNode(Place("1"), Node("n", 2)), PlacedNode(Place("1"), Node("n", 8))),
-        (PlacedNode(Place("1"), Node("n", 3)), PlacedNode(Place("1"), Node("n", 9))),
+        (Member(SubtopologyKey("1"), Node("n", 2)), Member(SubtopologyKey("1"), Node("n", 8))),
+        (Member(SubtopologyKey("1"), Node("n", 3)), Member(SubtopologyKey("1"), Node("n", 9))),
     ]
-    assert found.nodes_removed == (PlacedNode(Place("0"), Node("n", 1)),)
+    assert found.nodes_removed == (Member(SubtopologyKey("0"), Node("n", 1)),)
 
 
 @at_most(100)
@@ -218,7 +218,7 @@ def test_a_difference_makes_one_topology_of_the_other(a: Topology, b: Topology) 
 def test_so_does_a_difference_between_neighbours(a: Topology, cuts: list[int]) -> None:
     """Random topologies share little; these two share most."""
     nodes = [
-        [node for place, node in enumerate(part.nodes) if place + 7 * number not in cuts]
+        [node for key, node in enumerate(part.nodes) if key + 7 * number not in cuts]
         for number, part in enumerate(a.subtopologies)
     ]
     b = Topology(

@@ -19,7 +19,7 @@ from expectations.text import visible
 from pipelines.text import columns, elided
 from pipelines.topology.drawing import mermaid, svg, text
 from pipelines.topology.drawing.chart import Chart, Link, charted, joined
-from pipelines.topology.drawing.placement import Placed, crowded, drawn, flowing
+from pipelines.topology.drawing.placement import Drawing, crowded, drawn, flowing
 from pipelines.topology.model import GlobalStore, Node, Subtopology, Topology
 from tests.testing.examples import at_most
 from tests.testing.topologies import HOSTILE, captured, chain, ring, topologies
@@ -311,24 +311,24 @@ def sizes(chart: Chart) -> list[tuple[float, float]]:
     return [(100.0 + 20 * (place % 3), 40.0 + 6 * (place % 2)) for place in range(len(chart.shapes))]
 
 
-def check(placed: Placed, given_sizes: list[tuple[float, float]]) -> None:
+def check(drawing: Drawing, given_sizes: list[tuple[float, float]]) -> None:
     """Check that shapes keep their size, stay apart and within their frame, and that links connect their shapes."""
-    assert [(boxe.width, boxe.height) for boxe in placed.boxes] == given_sizes
-    for item, other in combinations(placed.boxes, 2):
+    assert [(boxe.width, boxe.height) for boxe in drawing.boxes] == given_sizes
+    for item, other in combinations(drawing.boxes, 2):
         aside = item.x + item.width <= other.x or other.x + other.width <= item.x
         assert aside or item.y + item.height <= other.y or other.y + other.height <= item.y
-    for frame, around in zip(placed.chart.frames, placed.frames, strict=True):
-        for box in (placed.boxes[place] for place in frame.shapes):
+    for frame, around in zip(drawing.chart.frames, drawing.frames, strict=True):
+        for box in (drawing.boxes[place] for place in frame.shapes):
             assert around.x <= box.x < box.x + box.width <= around.x + around.width
             assert around.y + 20 <= box.y < box.y + box.height <= around.y + around.height
-        assert -0.1 <= around.x < around.x + around.width <= placed.width + 0.1
-        assert -0.1 <= around.y < around.y + around.height <= placed.height + 0.1
-    for link, curve in zip(placed.chart.links, placed.curves, strict=True):
+        assert -0.1 <= around.x < around.x + around.width <= drawing.width + 0.1
+        assert -0.1 <= around.y < around.y + around.height <= drawing.height + 0.1
+    for link, curve in zip(drawing.chart.links, drawing.curves, strict=True):
         assert len(curve.points) % 3 == 1
         ends = ((link.tail, curve.points[0]), (link.head, curve.tip or curve.points[-1]))
         assert (curve.tip is None) == (link.kind == "store")
         for place, (x, y) in ends:
-            box = placed.boxes[place]
+            box = drawing.boxes[place]
             assert box.x - 2 <= x <= box.x + box.width + 2
             assert box.y - 2 <= y <= box.y + box.height + 2
 
@@ -366,9 +366,9 @@ def dense(size: int) -> Topology:
 def test_what_nobody_takes_in_flows(topology: Topology) -> None:
     chart = charted(topology.parts)
     assert crowded(chart)
-    placed = flowing(chart, sizes(chart))
-    check(placed, sizes(chart))
-    assert 0.5 < placed.width / placed.height < 4
+    drawing = flowing(chart, sizes(chart))
+    check(drawing, sizes(chart))
+    assert 0.5 < drawing.width / drawing.height < 4
 
 
 def test_what_flows_is_untangled() -> None:
@@ -389,9 +389,9 @@ def test_drawings_that_share_no_topic_fill_a_page() -> None:
 
 def test_a_wide_chart_is_drawn_to_the_right() -> None:
     chart = charted(wide(60).parts)
-    placed = drawn(chart, sizes(chart))
-    assert placed.height > placed.width
-    assert placed.width < 1_600
+    drawing = drawn(chart, sizes(chart))
+    assert drawing.height > drawing.width
+    assert drawing.width < 1_600
 
 
 def test_parts_of_a_crowded_topology_flow_one_by_one() -> None:

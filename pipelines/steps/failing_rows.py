@@ -31,7 +31,7 @@ Lines = tuple[int, int]  # the numbers of the first and the last of consecutive 
 MOST_COORDINATES = 20
 MOST_LOCATED = 50  # scopes whose failing rows are located
 MOST_FILES = 3
-MOST_PLACES = 3  # ranges of lines, offsets or positions named for each file
+MOST_RANGES = 3  # ranges of lines, offsets or positions named for each file
 MOST_LOOKED_FOR = 1_000  # rows to look for in a file
 MOST_READ = 256 << 20  # to read from files for one gate
 MOST_OF_A_NAME = 300  # characters of a file's name
@@ -63,9 +63,9 @@ def located(verdict: Verdict, judged: DataFrame, contract: Contract, settings: S
     """Return the verdict with the coordinates of failing rows and words for the files that hold them; run one query."""
     found, coordinates = _found(verdict, judged, contract)
     landed = land_of(contract.table)
-    places = _lines(found, settings, landed)
+    located_rows = _lines(found, settings, landed)
     unit = "position" if landed is not None and landed.reader else ""
-    return verdict.located(coordinates, {key: _words(rows, key, places, unit) for key, rows in found.items()})
+    return verdict.located(coordinates, {key: _words(rows, key, located_rows, unit) for key, rows in found.items()})
 
 
 def land_of(table: str) -> Land | None:
@@ -75,11 +75,11 @@ def land_of(table: str) -> Land | None:
 
 
 def _words(
-    found: Found, key: Key, places: Mapping[tuple[str, Key], _Located], unit: str
+    found: Found, key: Key, located_rows: Mapping[tuple[str, Key], _Located], unit: str
 ) -> Callable[[int], tuple[str, ...]]:
     def words(failing: int) -> tuple[str, ...]:
         first = found.sources[:MOST_FILES]
-        said = [_place(source, places.get((source.name, key)), unit) for source in first]
+        said = [_in_words(source, located_rows.get((source.name, key)), unit) for source in first]
         if more := found.source_count - len(first):
             rows = found.rows - sum(source.rows for source in first)
             said.append(f"{counted(more, 'more file')} with {counted(rows, 'row')}")
@@ -90,16 +90,16 @@ def _words(
     return words
 
 
-def _place(source: Source, place: _Located | None, unit: str) -> str:
+def _in_words(source: Source, of_file: _Located | None, unit: str) -> str:
     """Return words for the failing rows of one file or topic; names are escaped for terminals."""
     of_topic = _is_of_topic(source.name)
     positions = tuple((position, position) for position in source.positions)
-    ranges = positions if of_topic or unit else place.lines if place else ()
+    ranges = positions if of_topic or unit else of_file.lines if of_file else ()
     said = f"{named(source.name)} {counted(source.rows, 'row')}"
     if ranges:
-        said += f", {numbered('offset' if of_topic else unit or 'line', ranges[:MOST_PLACES], source.rows)}"
-    if place and place.damage:
-        said += f", {place.damage[0].lower()}{place.damage[1:].rstrip('.')}"
+        said += f", {numbered('offset' if of_topic else unit or 'line', ranges[:MOST_RANGES], source.rows)}"
+    if of_file and of_file.damage:
+        said += f", {of_file.damage[0].lower()}{of_file.damage[1:].rstrip('.')}"
     return said
 
 
@@ -147,22 +147,22 @@ def _found(
         )
         .select(
             "*",
-            F.row_number().over(of_a_rule.orderBy(F.desc("rows"), "_source")).alias("place"),
+            F.row_number().over(of_a_rule.orderBy(F.desc("rows"), "_source")).alias("rank"),
             F.count("*").over(of_a_rule).alias("sources"),
             F.sum("rows").over(of_a_rule).alias("all_rows"),
         )
-        .where(F.col("place") <= MOST_COORDINATES)
-        .withColumn("first", F.when(F.col("place") <= MOST_FILES, F.col("first")).otherwise(F.array()))
+        .where(F.col("rank") <= MOST_COORDINATES)
+        .withColumn("first", F.when(F.col("rank") <= MOST_FILES, F.col("first")).otherwise(F.array()))
     )
     found: dict[Key, Found] = {}
     coordinates: dict[Key, tuple[str, ...]] = {}
-    for row in sources.orderBy("code", "of", "place").collect():
+    for row in sources.orderBy("code", "of", "rank").collect():
         key = (row["of"], row["code"])
         source = Source(
             row["_source"],
             row["rows"],
             tuple(row_["id"] for row_ in row["first"]),
-            tuple(row_["position"] for row_ in row["first"][:MOST_PLACES] if row_["position"] is not None),
+            tuple(row_["position"] for row_ in row["first"][:MOST_RANGES] if row_["position"] is not None),
         )
         before = found[key].sources if key in found else ()
         found[key] = Found((*before, source), row["sources"], row["all_rows"])
@@ -219,7 +219,7 @@ def _lines(found: Mapping[Key, Found], settings: Settings, landed: Land | None) 
             if not source.name.startswith(KAFKA):
                 wanted.setdefault(source.name, {})[key] = frozenset(source.ids)
     root = os.path.realpath(settings.landing_of(landed.directory))
-    places: dict[tuple[str, Key], _Located] = {}
+    located_rows: dict[tuple[str, Key], _Located] = {}
     left = MOST_READ
     for name, sought in wanted.items():
         damages = {hashlib.sha256(f"{name}\n{cause}".encode()).hexdigest()[:_ID]: cause for cause in landing.DAMAGES}
@@ -227,8 +227,8 @@ def _lines(found: Mapping[Key, Found], settings: Settings, landed: Land | None) 
         left -= size
         for (key, ids), lines in zip(sought.items(), numbers, strict=True):
             damage = next((damages[id_] for id_ in sorted(ids) if id_ in damages), None)
-            places[name, key] = _Located(tuple(lines), damage)
-    return places
+            located_rows[name, key] = _Located(tuple(lines), damage)
+    return located_rows
 
 
 def first_lines(
@@ -262,9 +262,9 @@ def first_lines(
                     left.discard(digest)
                     if ranges and ranges[-1][1] == number - 1:
                         ranges[-1] = (ranges[-1][0], number)
-                    elif len(ranges) < MOST_PLACES:
+                    elif len(ranges) < MOST_RANGES:
                         ranges.append((number, number))
-            enough = all(not left or len(ranges) == MOST_PLACES for ranges, left in zip(found, unseen, strict=True))
+            enough = all(not left or len(ranges) == MOST_RANGES for ranges, left in zip(found, unseen, strict=True))
     return found, size
 
 

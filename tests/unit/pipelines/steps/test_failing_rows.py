@@ -1,4 +1,4 @@
-"""The places of failing rows in words: lines of files that still exist, offsets of topics, positions in segments."""
+"""Failing rows in words: lines of files that still exist, offsets of topics, positions in segments."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pipelines.catalog import CATALOG
 from pipelines.settings import Settings
 from pipelines.sources import landing
 from pipelines.stage import Split
-from pipelines.steps import places
-from pipelines.steps.places import Found, Source, first_lines
+from pipelines.steps import failing_rows
+from pipelines.steps.failing_rows import Found, Source, first_lines
 
 KEY = (None, "error.readable")
 
@@ -72,8 +72,8 @@ def words(settings: Settings, *sources: Source, failing: int = 0, count: int = 0
     rows = sum(source.rows for source in sources)
     found = Found(sources, count or len(sources), rows + (40 if count else 0))
     stage = next(stage for stage in CATALOG if stage.table == f"bronze.{table}")
-    told = places._lines({KEY: found}, settings, stage)
-    return "; ".join(places._words(found, KEY, told, "position" if stage.reader else "")(failing or found.rows))
+    told = failing_rows._lines({KEY: found}, settings, stage)
+    return "; ".join(failing_rows._words(found, KEY, told, "position" if stage.reader else "")(failing or found.rows))
 
 
 def of_lines(name: str, *lines: bytes, rows: int = 0) -> Source:
