@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Context
 
-from dags.factory import defaults, place
+from dags.factory import defaults, location
 from dags.operators import CommandOperator
 from pipelines import settings
 from pipelines.errors import UsageError
@@ -57,7 +57,7 @@ with DAG(
     description="copies the warehouse to a place from which it can be restored",
     doc_md=_DOC,
     tags=["afterlog", "backup"],
-    params={"warehouse": place("Warehouse directory or URI; empty: as in the settings.")},
+    params={"warehouse": location("Warehouse directory or URI; empty: as in the settings.")},
     default_args=defaults(retry_delay=timedelta(minutes=10), execution_timeout=timedelta(hours=12)),
 ) as dag:
     Backup(task_id="backup")

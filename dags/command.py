@@ -23,7 +23,7 @@ TOLD_PLAINLY = {"COLUMNS": "1000", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "TE
 
 
 class Unreachable(Exception):
-    """The place where the command runs cannot be reached, or did not say how it ended."""
+    """What runs the command cannot be reached, or did not say how it ended."""
 
 
 @dataclass(frozen=True)

@@ -123,8 +123,8 @@ def defaults(**more: Any) -> dict[str, Any]:
 def _parameters(filled: Sequence[Stage]) -> dict[str, Param]:
     """Return the parameters of a feed's DAG."""
     return {
-        "landing": place("Landing directory; empty: as in the settings."),
-        "warehouse": place("Warehouse directory or URI; empty: as in the settings."),
+        "landing": location("Landing directory; empty: as in the settings."),
+        "warehouse": location("Warehouse directory or URI; empty: as in the settings."),
         "cluster": cluster(),
         "kafka_connection": kafka_connection(),
         "tolerance": Param(
@@ -152,7 +152,7 @@ def _name(description: str) -> Param:
     return Param(None, description, type=["null", "string"], minLength=1, maxLength=200, pattern=_NAME)
 
 
-def place(description: str) -> Param:
+def location(description: str) -> Param:
     """Return the DAG parameter of a directory or URI."""
     return Param(None, description, type=["null", "string"], minLength=1, maxLength=1024, pattern=PRINTABLE)
 

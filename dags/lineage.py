@@ -25,14 +25,14 @@ STAGES = {stage.table: stage for stage in CATALOG}
 
 def of_layer(
     tables: Sequence[str],
-    places: Mapping[str, Any],
+    locations: Mapping[str, Any],
     servers: Mapping[str, str],
     filled: Mapping[str, Any],
     only: str | None = None,
 ) -> OperatorLineage[Any, Any]:
     """Return the datasets and results of a task that fills tables.
 
-    ``places`` are the flags ``landing`` and ``warehouse``, null if they are not given. ``servers`` are the bootstrap
+    ``locations`` are the flags ``landing`` and ``warehouse``, null if they are not given. ``servers`` are the bootstrap
     servers of Airflow connections that name clusters, by the variable that takes them. ``filled`` is what the command
     told: counts and verdict by table; it is empty if the command died. ``only`` is the one of several clusters that the
     run is for. Raises UsageError: the settings cannot be loaded.
@@ -41,7 +41,7 @@ def of_layer(
     from openlineage.client.facet_v2 import test_run
 
     sole = servers.get(settings.kafka_variable(None))
-    found = settings.load(only, **places, kafka={"bootstrap_servers": sole} if sole else None)
+    found = settings.load(only, **locations, kafka={"bootstrap_servers": sole} if sole else None)
     own = set(tables)
     stages = [STAGES[table] for table in tables]
     read = dict.fromkeys(table for stage in stages for table in stage.inputs if table not in own)
@@ -72,7 +72,7 @@ def of_layer(
 def _table(found: Settings, table: str) -> InputDataset:
     from openlineage.client.event_v2 import InputDataset
 
-    return InputDataset(*_place_of(found, table), facets=_named(found, table))
+    return InputDataset(*_table_name(found, table), facets=_named(found, table))
 
 
 def _filled(
@@ -99,7 +99,7 @@ def _filled(
                 for result in judged
             ]
         )
-    namespace, name = _place_of(found, stage.table)
+    namespace, name = _table_name(found, stage.table)
     rows = None if answer is None else statistics.OutputStatisticsOutputDatasetFacet(rowCount=answer["written"])
     return OutputDataset(namespace, name, facets=facets, outputFacets={"outputStatistics": rows} if rows else {})
 
@@ -150,22 +150,22 @@ def _landed(found: Settings, stage: Land, servers: str | None) -> list[InputData
     """Return the landing directory of a table, and its topic; a pattern stands for the topics that match it."""
     from openlineage.client.event_v2 import InputDataset
 
-    inputs = [InputDataset(*_place(os.fspath(found.landing_of(stage.directory))))]
+    inputs = [InputDataset(*_dataset_name(os.fspath(found.landing_of(stage.directory))))]
     if topics := found.topics_of(stage.directory):
         server = (servers or found.kafka.bootstrap_servers).partition(",")[0]
         inputs.append(InputDataset(f"kafka://{server}", getattr(topics, "topic", None) or topics.pattern))
     return inputs
 
 
-def _place_of(found: Settings, table: str) -> tuple[str, str]:
-    return _place(f"{found.warehouse.rstrip('/')}/{table.replace('.', '/')}")
+def _table_name(found: Settings, table: str) -> tuple[str, str]:
+    return _dataset_name(f"{found.warehouse.rstrip('/')}/{table.replace('.', '/')}")
 
 
-def _place(place: str) -> tuple[str, str]:
+def _dataset_name(location: str) -> tuple[str, str]:
     """Return namespace and name of a directory, as OpenLineage's naming of datasets has them."""
-    parts = urlsplit(place)
-    if "://" not in place or parts.scheme == "file":
-        return "file", parts.path if "://" in place else place
+    parts = urlsplit(location)
+    if "://" not in location or parts.scheme == "file":
+        return "file", parts.path if "://" in location else location
     scheme = "s3" if parts.scheme == "s3a" else parts.scheme
     # Azure names the container before the @; for other stores, credentials may stand there.
     host = parts.netloc if scheme in ("abfs", "abfss", "wasb", "wasbs") else parts.netloc.rpartition("@")[2]

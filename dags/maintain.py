@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Context
 
-from dags.factory import defaults, place
+from dags.factory import defaults, location
 from dags.operators import CommandOperator
 from pipelines.catalog import POOL
 
@@ -42,7 +42,7 @@ with DAG(
     description="removes files that nobody reads any more",
     doc_md=_DOC,
     tags=["afterlog", "maintain"],
-    params={"warehouse": place("Warehouse directory or URI; empty: as in the settings.")},
+    params={"warehouse": location("Warehouse directory or URI; empty: as in the settings.")},
     default_args=defaults(pool=POOL, execution_timeout=timedelta(hours=6)),
 ) as dag:
     Maintain(task_id="maintain")

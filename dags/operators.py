@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
 T = TypeVar("T")
-PLACES = ("landing", "warehouse")
+LOCATIONS = ("landing", "warehouse")
 COUNTS = ("read", "accepted", "quarantined", "duplicates", "skipped", "held", "written")
 BROKE = ("broken", "held")
 _WITHOUT_COUNTS = {"idle": "nothing new", "waiting": "waits, as the gate of an input broke"}
@@ -79,7 +79,7 @@ class CommandOperator(BaseOperator):
         """Take the arguments after the program's name."""
         super().__init__(**options)
         self.arguments = list(arguments)
-        self.places: dict[str, Any] = {}
+        self.locations: dict[str, Any] = {}
         self.servers: dict[
             str, str
         ] = {}  # of clusters by variable; secrets stay out of attributes that events can hold
@@ -119,16 +119,16 @@ class CommandOperator(BaseOperator):
 
         Raises as `check`, and CannotRun if the command does not exist.
         """
-        self.places = {name: context["params"].get(name) for name in PLACES}
+        self.locations = {name: context["params"].get(name) for name in LOCATIONS}
         self.only = context["params"].get("cluster") or None
         clusters = self._clusters(context)
         self.servers = {variable: cluster.kafka.bootstrap_servers for variable, cluster in clusters.items()}
         variables: dict[str, str] = {}
         for variable, cluster in clusters.items():
             variables |= cluster.environment(variable)
-        places = [f"--{name}={place}" for name, place in self.places.items() if place is not None]
-        places += [f"--cluster={self.only}"] if self.only else []
-        arguments = [*self.arguments, *places, *self.more_arguments(context)]
+        locations = [f"--{name}={location}" for name, location in self.locations.items() if location is not None]
+        locations += [f"--cluster={self.only}"] if self.only else []
+        arguments = [*self.arguments, *locations, *self.more_arguments(context)]
         self._command = _where(context, arguments, variables or None)
         self.log.info("Running %s", shlex.join(self._command.argv))
         try:
@@ -211,7 +211,7 @@ class FillLayer(CommandOperator):
         """Return what the task read, filled and judged; Airflow's provider asks when the task ended, also in error."""
         from dags import lineage
 
-        return lineage.of_layer(self.tables, self.places, self.servers, self.filled, self.only)
+        return lineage.of_layer(self.tables, self.locations, self.servers, self.filled, self.only)
 
     def more_arguments(self, context: Context) -> list[str]:
         """Return the `--accept` arguments for the tables that this layer fills."""
@@ -363,7 +363,7 @@ def check(ended: Ended) -> None:
 def _where(context: Context, arguments: Sequence[str], cluster: Mapping[str, str] | None) -> Runs:
     """Return the run of the command where the settings say that tasks run it.
 
-    Raises CannotRun: the settings cannot be used, or Airflow's provider for that place is not installed.
+    Raises CannotRun: the settings cannot be used, or Airflow's provider for what runs the commands is not installed.
     """
     variables = _tolerance(context) | _trace()
     try:
@@ -407,9 +407,9 @@ def tell_failure(context: Context) -> None:
 
 def _report(context: Context) -> str | None:
     """Return the path of the run's reports, or None if the settings cannot be loaded."""
-    places = {name: context["params"].get(name) for name in PLACES}
+    locations = {name: context["params"].get(name) for name in LOCATIONS}
     try:
-        return os.fspath(settings.load(**places).reports() / "index.html")
+        return os.fspath(settings.load(**locations).reports() / "index.html")
     except UsageError:
         return None
 

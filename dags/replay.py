@@ -10,7 +10,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Context, Param
 from airflow.sdk.exceptions import AirflowSkipException
 
-from dags.factory import cluster, defaults, kafka_connection, place
+from dags.factory import cluster, defaults, kafka_connection, location
 from dags.operators import CannotRun, CommandOperator
 from pipelines import settings
 from pipelines.errors import UsageError
@@ -109,7 +109,7 @@ with DAG(
             type=["null", "string"],
             pattern=PLAN,
         ),
-        "warehouse": place("Warehouse directory; empty: as in the settings."),
+        "warehouse": location("Warehouse directory; empty: as in the settings."),
         "cluster": cluster(),
         "kafka_connection": kafka_connection(),
     },

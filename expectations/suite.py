@@ -50,7 +50,7 @@ COUNTS_ONLY: dict[str, Any] = {
     "result_format": "BASIC",
     "partial_unexpected_count": 0,
 }  # never a value of a row, and fewer Spark jobs
-SCOPES_NAMED: dict[str, Any] = {"result_format": "COMPLETE", "unexpected_index_column_names": ["scope", "place"]}
+SCOPES_NAMED: dict[str, Any] = {"result_format": "COMPLETE", "unexpected_index_column_names": ["scope", "number"]}
 
 
 class GateUnusable(Exception):
@@ -130,16 +130,16 @@ def _order_metrics(batch: Batch) -> None:
 
 def _say_where(result: ExpectationSuiteValidationResult, verdict: Verdict) -> None:
     """Add to failed expectations in Data Docs which files hold failing rows, and where in these files."""
-    places_of: dict[str, list[str]] = {}
+    lines_of: dict[str, list[str]] = {}
     for outcome in verdict.failed:
         if outcome.where:
             code = outcome.code if outcome.scope is None else OF_SCOPES
             scope = "" if outcome.scope is None else f"{visible(outcome.scope)}: {outcome.code}: "
             fault = f"{outcome.fault}: " if outcome.fault else ""
-            places_of.setdefault(code, []).append(f"{scope}{fault}{outcome.where}")
+            lines_of.setdefault(code, []).append(f"{scope}{fault}{outcome.where}")
     for result_of_one in result.results:
         config: Any = result_of_one.expectation_config
-        if lines := places_of.get(config.meta["code"]):
+        if lines := lines_of.get(config.meta["code"]):
             more = [f"And {len(lines) - MOST_FINDINGS:,} more."] if len(lines) > MOST_FINDINGS else []
             config.meta["description"] = config.description
             config.description = "<br>".join([config.description, *map(escaped, [*lines[:MOST_FINDINGS], *more])])
@@ -174,7 +174,7 @@ def _judged_scopes(
     table = pd.DataFrame(
         {
             "scope": [name for name, *_ in tallies],
-            "place": range(len(tallies)),
+            "number": range(len(tallies)),
             "failing": [failing for _, _, failing, *_ in tallies],
             "most": [
                 most_failing(examined, 0 if is_unread and tolerance < 1 else tolerance, min_failures)
@@ -193,12 +193,12 @@ def _judged_scopes(
     )
     result = _validated_rows("scopes", table, [each], contract.table, SCOPES_NAMED)
     (judged,) = result.results
-    places = {named["place"] for named in judged.result.get("unexpected_index_list") or ()}
-    if not judged.success and not places:  # the result does not say which rows failed
-        places = set(range(len(tallies)))
+    indexes = {named["number"] for named in judged.result.get("unexpected_index_list") or ()}
+    if not judged.success and not indexes:  # the result does not say which rows failed
+        indexes = set(range(len(tallies)))
     broken: dict[tuple[str, str], Outcome] = {}
-    for place in sorted(places):
-        name, code, failing, examined, _ = tallies[place]
+    for index in sorted(indexes):
+        name, code, failing, examined, _ = tallies[index]
         rule = rules[code]
         outcome = Outcome(
             *(code, failing, examined, tolerance, min_failures, False, rule.meaning, rule.hint),
@@ -300,8 +300,8 @@ def _validated(
                 f"The gate of {table} cannot be evaluated ({_error_class(checked.exception_info)}): unless the machine "
                 f"is at fault, fix the rule of its contract that does not suit the candidates' columns."
             )
-    places = {(expectation.meta or {})["code"]: place for place, expectation in enumerate(suite.expectations)}
-    result.results.sort(key=lambda checked: places[_meta(checked)["code"]])
+    indexes = {(expectation.meta or {})["code"]: index for index, expectation in enumerate(suite.expectations)}
+    result.results.sort(key=lambda checked: indexes[_meta(checked)["code"]])
     return result
 
 

@@ -146,7 +146,7 @@ def demo(console: Console) -> None:
     home = AIRFLOW_HOME / "demo"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
-    archive = class_data_archive.place()
+    archive = class_data_archive.archive_path()
     lacking = None if archive.is_file() else archive
     with (
         warm.process(home / "commands.log", NO_TOPICS, lacking) as command,

@@ -60,10 +60,10 @@ def _decisions(project: Path, version: str) -> str:
 def _images(project: Path, version: str) -> str:
     """Return which files name an image of another version: people copy them."""
     image = re.compile(r"/afterlog:(?P<version>\d+\.\d+\.\d+)")
-    places = [project / "conf" / "afterlog.toml", *(project / "docs").glob("*.md"), *(project / "examples").rglob("*")]
+    files = [project / "conf" / "afterlog.toml", *(project / "docs").glob("*.md"), *(project / "examples").rglob("*")]
     others = [
         path.relative_to(project).as_posix()
-        for path in places
+        for path in files
         if path.suffix in (".toml", ".md", ".yaml")
         and {match["version"] for match in image.finditer(path.read_text(encoding="utf-8"))} - {version}
     ]

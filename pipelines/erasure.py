@@ -36,13 +36,13 @@ def token(secret: bytes, value: bytes) -> bytes:
     digest = int.from_bytes(hmac.new(secret, value, hashlib.sha256).digest()[:8], "big")
     letters = ""
     for _ in range(_LETTERS_OF_A_TOKEN):
-        digest, place = divmod(digest, len(_LETTERS))
-        letters += _LETTERS[place]
+        digest, index = divmod(digest, len(_LETTERS))
+        letters += _LETTERS[index]
     return (WORD + letters).encode()
 
 
 def is_searched(value: bytes) -> bool:
-    """Tell whether a value is long enough to be searched: a shorter one stands in many places by chance."""
+    """Tell whether a value is long enough to be searched: a shorter one stands in many values by chance."""
     return len(value) >= (LEAST_DIGITS if value.isdigit() else LEAST)
 
 
@@ -153,7 +153,7 @@ def _pattern(form: bytes, value: bytes) -> re.Pattern[bytes]:
 
 
 def _within_base64(value: bytes) -> tuple[bytes, ...]:
-    """Return what the base64 of any content that holds a value contains, one for each place in a group of three."""
+    """Return what the base64 of any content that holds a value contains, one for each index in a group of three."""
     found = []
     for before in range(3):
         digits = base64.b64encode(b"\0" * before + value)

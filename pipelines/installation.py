@@ -61,7 +61,10 @@ def settings_files() -> list[Path]:
     if IS_CHECKOUT:
         return [shipped]
     users = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
-    return [*(place / "afterlog.toml" for place in (PROJECT, users / "afterlog", Path("/etc/afterlog"))), shipped]
+    return [
+        *(directory / "afterlog.toml" for directory in (PROJECT, users / "afterlog", Path("/etc/afterlog"))),
+        shipped,
+    ]
 
 
 def setup(conf: str = "") -> str:

@@ -65,7 +65,7 @@ class Landing:
         """Return a row with what masks hide replaced, and their targets in ``masked``; null if they hid nothing.
 
         It counts as a lossy copy, so that it contradicts none of the same record that landed without masks. A key that
-        is dropped is null: equal words in its place would make one key of many. Headers that say where a record stood
+        is dropped is null: equal words instead of it would make one key of many. Headers that say where a record stood
         and whose it is stay, unless a mask names one of them in full.
         """
         if row["error"] is not None:
@@ -119,7 +119,7 @@ class Landing:
         return payload.form is not None and payload.data == self.none.payload(record, "value").data
 
     def _stays(self, name: str, rule: Mask) -> bool:
-        return rule.header is not None and rule.header != name and self.masks.tells_place(name)
+        return rule.header is not None and rule.header != name and self.masks.tells_more_than_errors(name)
 
     def _source(self, headers: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
         """Return the source topics that headers name, as columns of a dead letter; none if one is not known by name."""

@@ -119,10 +119,10 @@ class Sender:
         address = _exporter_variable(self.signal, "ENDPOINT") or "localhost"
         try:
             parts = urlsplit(address if "://" in address else f"//{address}")
-            place = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
+            endpoint = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
         except ValueError:
-            place = "the endpoint of OTEL_EXPORTER_OTLP_ENDPOINT, which is no address"
-        return f"{self.signal.capitalize()} did not reach OpenTelemetry's collector at {visible(place)}: {why}."
+            endpoint = "the endpoint of OTEL_EXPORTER_OTLP_ENDPOINT, which is no address"
+        return f"{self.signal.capitalize()} did not reach OpenTelemetry's collector at {visible(endpoint)}: {why}."
 
 
 def _exporter_variable(signal: Signal, name: str) -> str:

@@ -308,7 +308,7 @@ def _protobuf(name: str, message: str) -> Decoder:
 
 
 def _messages(files: FileDescriptorSet) -> Iterator[tuple[tuple[int, ...], str]]:
-    """Yield each message's place (the file, then the indexes of Confluent's wire format) and its full name."""
+    """Yield each message's address (the file, then the indexes of Confluent's wire format) and its full name."""
     for number, file in enumerate(files.file):
         waiting: list[tuple[tuple[int, ...], str, DescriptorProto]]
         waiting = [((number, index), file.package, descriptor) for index, descriptor in enumerate(file.message_type)]

@@ -282,7 +282,7 @@ class Masks:
                                 seen[name] = DROPPED
         return seen
 
-    def tells_place(self, name: str) -> bool:
+    def tells_more_than_errors(self, name: str) -> bool:
         """Tell whether a profile reads something else than an error's text from a header of this name."""
         return any(header.field not in ("", *ERROR_TEXTS, *CLASSES) for header in self._headers_named(name))
 
@@ -362,7 +362,7 @@ def _is_written_by(profile: str, record: Mapping[str, Any]) -> bool:
 def _columns(name: str, is_own: bool) -> list[str]:
     """Return the columns that a field of a profile fills and that a mask on its source hides.
 
-    The place of the source record stays, and so do the names that Kafka's own headers give.
+    The coordinate of the source record stays, and so do the names that Kafka's own headers give.
     """
     if not is_own:
         return [name] if name in (*ERROR_TEXTS, *CLASSES) else []

@@ -3,7 +3,7 @@
 from expectations.contract import Column, Contract
 from expectations.incidents import CLUSTER, FINGERPRINT, OWNER, SIGNATURE
 from expectations.rules import is_true, not_null, one_of
-from expectations.silver.dlq_episodes import COUNTS, ESCALATIONS, IDENTITY, INCIDENT_ID, PLACES, TIMES
+from expectations.silver.dlq_episodes import COUNTS, ESCALATIONS, EXTENT, IDENTITY, INCIDENT_ID, TIMES
 
 
 def _share(name: str, comment: str) -> Column:
@@ -23,7 +23,7 @@ CONTRACT = Contract(
         *IDENTITY,
         *TIMES,
         *COUNTS,
-        *PLACES,
+        *EXTENT,
         Column(
             "verdict",
             "string",

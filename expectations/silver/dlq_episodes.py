@@ -52,7 +52,7 @@ COUNTS = (
     Column("suspected_count", "bigint", "Records that look like a transaction's control marker."),
     Column("most_deliveries", "int", "Highest delivery count; null where the writer counts none."),
 )
-PLACES = (
+EXTENT = (
     Column(
         "partitions",
         "array<struct<original_partition: int, record_count: bigint, source_record_count: bigint, first_offset: bigint,"
@@ -93,7 +93,7 @@ CONTRACT = Contract(
         *IDENTITY,
         *TIMES,
         *COUNTS,
-        *PLACES,
+        *EXTENT,
         Column("dense_count", "bigint", "Source records that are one of five on successive offsets."),
         Column("scattered_count", "bigint", "Source records that are one of nine among at most 81 offsets."),
         Column("scattered_span", "bigint", "Sum of the spans of these nine offsets."),

@@ -53,7 +53,7 @@ class Catalog(Protocol):
         """Make a table known."""
 
     def change(self, table: Described) -> None:
-        """Bring an entry up to date that is a table of this warehouse, or of the place from which it moved."""
+        """Bring an entry up to date that is a table of this warehouse, or of the location from which it moved."""
 
     @property
     def replaces(self) -> bool:

@@ -1,4 +1,4 @@
-"""The tables of a warehouse -> what a catalog has to know of each: its place, its columns and their comments."""
+"""The tables of a warehouse -> what a catalog has to know of each: its location, its columns and their comments."""
 
 from __future__ import annotations
 

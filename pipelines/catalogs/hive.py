@@ -1,6 +1,6 @@
 """The Hive metastore that a Spark session is connected to.
 
-It keeps the place of a Delta table; Spark and Trino read columns and comments from the Delta log.
+It keeps the location of a Delta table; Spark and Trino read columns and comments from the Delta log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipelines.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PLACE = "spark.sql.warehouse.dir"
+_DIRECTORY = "spark.sql.warehouse.dir"
 
 
 def settings_of(settings: Settings) -> Settings:
@@ -80,9 +80,9 @@ class Hive:
             schema = self.names.schema(layer)
             if self._catalog.databaseExists(schema):
                 continue
-            if _PLACE not in self.settings.spark:
+            if _DIRECTORY not in self.settings.spark:
                 raise UsageError(
-                    f"The metastore has no schema {schema}: create it, or say with {_PLACE} under [spark] in the "
+                    f"The metastore has no schema {schema}: create it, or say with {_DIRECTORY} under [spark] in the "
                     "settings where tables of its schemas are, unless they name another place."
                 )
             self.spark.sql(f"CREATE SCHEMA {literals.spark_name(schema)}")
@@ -94,7 +94,7 @@ class Hive:
     def change(self, table: Described) -> None:
         """Let an entry point to this warehouse: its name is dropped and created again, no file is touched.
 
-        Delta's own statement for it would open the table at the old place, which may be gone.
+        Delta's own statement for it would open the table at the old location, which may be gone.
         """
         self.spark.sql(f"DROP TABLE {spark_names(self.names, table)}")
         self.create(table)

@@ -285,7 +285,7 @@ def trace(
 
 
 def show(
-    place: Annotated[
+    coordinate: Annotated[
         str,
         typer.Argument(
             metavar="TOPIC:PARTITION:OFFSET", help="The place of a dead letter in its DLQ topic.", show_default=False
@@ -306,6 +306,8 @@ def show(
     with readable_warehouse(settings_under(warehouse, landing, cluster, team=team)) as tables:
         show_answers(
             clusters.answers(
-                tables, place, lambda own: letters.answer(own, place, format, shown_as=shown_as, full=full, team=team)
+                tables,
+                coordinate,
+                lambda own: letters.answer(own, coordinate, format, shown_as=shown_as, full=full, team=team),
             )
         )

@@ -40,8 +40,8 @@ def settings_under(
             say(remark)
     settings = load(cluster, warehouse=warehouse, landing=landing)
     Teams.of_settings(settings).check(team)
-    places: dict[settings_checks.Place, str | None] = {"warehouse": warehouse, "landing": landing}
-    settings_checks.require_places(settings, places, creates=creates, lands=lands)
+    locations: dict[settings_checks.Location, str | None] = {"warehouse": warehouse, "landing": landing}
+    settings_checks.require_locations(settings, locations, creates=creates, lands=lands)
     if whole:
         restored.refuse_half(Warehouse(settings).store)
     return settings

@@ -135,7 +135,7 @@ def run(
 def _settings_of_run(
     warehouse: str | None, landing: str | None, cluster: str | None, engine: Engine | None, master: str | None
 ) -> Settings:
-    """Return the settings under the flags of a run; raises UsageError: the work cannot be done at these places."""
+    """Return the settings under the flags of a run; raises UsageError: the run cannot use them."""
     from pipelines.jvm import properties
 
     settings = settings_under(warehouse, landing, cluster, creates=True)
@@ -144,7 +144,7 @@ def _settings_of_run(
     if master is not None:
         settings = settings.model_copy(update={"spark": {**settings.spark, "spark.master": master}})
     for own in settings.of_clusters():
-        properties.check_places(own, "warehouse", "landing")
+        properties.check_reachable(own, "warehouse", "landing")
     return settings
 
 

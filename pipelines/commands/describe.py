@@ -24,7 +24,7 @@ from pipelines.warehouse.tables import Warehouse
 
 CURRENT, REVISIONS = "gold.topology_current", "gold.topology_revisions"
 PUSHES, STATUSES, DELETIONS = "silver.topology_pushes", "silver.topology_statuses", "silver.group_deletions"
-PLACE = ["connection", "correlation_id"]
+CONNECTION = ["connection", "correlation_id"]
 NOT_STORED, ERROR, AVAILABLE = 1, 2, 3  # TopologyDescriptionStatus of KIP-1331
 NOT_FOUND = 69  # GROUP_ID_NOT_FOUND
 SHOWN = "Shown is the last topology that is known."
@@ -188,7 +188,7 @@ def _ended_at(warehouse: Warehouse, group: str, moment: datetime) -> datetime | 
         (STATUSES, "describe", "described_at", ["status", "topology_hash"]),
         (PUSHES, "push", "pushed_at", []),
     ):
-        columns = [time, "error_code", *PLACE, *more]
+        columns = [time, "error_code", *CONNECTION, *more]
         for row in rows(warehouse, table, {"cluster": warehouse.cluster, "group_id": group}, columns):
             exchange = (row[time], row["connection"], row["correlation_id"], kind)
             if row[time] > moment:

@@ -45,7 +45,7 @@ COUNTED = {
     HELD: "held row",
     NOT_READ_ON: "quiet incident",
 }
-"""What findings of a kind count, each in the unit that every place uses."""
+"""What findings of a kind count, each in the unit that every command and page uses."""
 
 NAMES_NOBODY = (HELD, SILENT, NOT_READ_ON, "QUARANTINE_RISING")
 """The kinds whose name is that of a table, a feed or a rule; the name of others is a group or a client."""
@@ -199,7 +199,7 @@ def _writers(warehouse: Warehouse, findings: Iterable[Finding]) -> dict[tuple[st
 
 
 def urgent(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings that cannot wait: what every place counts as urgent."""
+    """Return the findings that cannot wait: what every command and page counts as urgent."""
     return [finding for finding in findings if finding["severity"] in URGENT]
 
 

@@ -160,7 +160,7 @@ class _Files:
         self.lines += 1
         return self.lines
 
-    def rename_into_place(self) -> None:
+    def publish(self) -> None:
         """Close all files of the batch and give them their own names."""
         self.open.close()
         for path in self.written:
@@ -213,7 +213,7 @@ def _write(
                 add(record, codes)
         summary = files.temporary(files.truth.summary)
         summary.write(json.dumps(_summary(traffic, tally, violations), indent=1).encode())
-    files.rename_into_place()
+    files.publish()
     return files.truth
 
 
@@ -232,11 +232,11 @@ def _entry(file: str, number: int, record: Record, outcome: str, codes: tuple[st
 
 
 def _summary(traffic: Traffic, tally: Counter[tuple[str | None, ...]], violations: Counter[str]) -> dict[str, Any]:
-    def counted(*places: int, only: str | None = None) -> dict[str, int]:
+    def counted(*positions: int, only: str | None = None) -> dict[str, int]:
         counts: Counter[str] = Counter()
         for key, count in tally.items():
-            if only in (None, key[2]) and key[places[0]] is not None:
-                counts["/".join(str(key[position]) for position in places)] += count
+            if only in (None, key[2]) and key[positions[0]] is not None:
+                counts["/".join(str(key[position]) for position in positions)] += count
         return dict(sorted(counts.items()))
 
     incidents, pills = counted(4, only="accepted"), counted(5, only="accepted")

@@ -63,9 +63,9 @@ def all_landed(warehouse: Warehouse, now: datetime) -> bool:
 def letters(
     warehouse: Warehouse, columns: str, now: datetime, sums: str = COUNT
 ) -> Iterator[tuple[When, dict[str, Any]]]:
-    """Yield how many dead letters have the same values in columns of gold.dlq_summary: this is what places call all.
+    """Yield how many dead letters have the same values in columns of gold.dlq_summary.
 
-    They are those until now, those without a time and, if all had landed by now, those that are stamped ahead.
+    All are those until now, those without a time and, if all had landed by now, those that are stamped ahead.
     """
     equal: dict[str, str | int] = {"cluster": warehouse.cluster}
 

@@ -122,10 +122,10 @@ def register(
 
 
 def _is_ours(catalog: Catalog, table: Described, entry: Entry, root: str, old: str | None) -> bool:
-    places = [
+    locations = [
         catalog.location(warehouse_root, table.name) for warehouse_root in (root, old) if warehouse_root is not None
     ]
-    return any(is_same_location(entry.location, place) for place in places)
+    return any(is_same_location(entry.location, location) for location in locations)
 
 
 def _standing(catalog: Catalog, table: Described, entry: Entry | None, root: str) -> Registered:

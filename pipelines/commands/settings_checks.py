@@ -1,4 +1,4 @@
-"""Mistakes that would pass unnoticed: places that do not exist; variables, gates and directories without effect."""
+"""Mistakes that would pass unnoticed: missing directories; variables, gates and directories without effect."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ PREFIX = "AFTERLOG_"
 OTHER_VARIABLES = ("SETTINGS", "CACHE", "MAVEN", "DEBUG", "PORT", "COMMAND", "ON_FAILURE")
 MOST_NAMES = 5
 
-Place = Literal["warehouse", "landing"]
+Location = Literal["warehouse", "landing"]
 
 
-def require_places(
-    settings: Settings, flags: dict[Place, str | None], *, creates: bool, lands: bool | None = None
+def require_locations(
+    settings: Settings, flags: dict[Location, str | None], *, creates: bool, lands: bool | None = None
 ) -> None:
-    """Check that the places exist that a flag, a variable or the settings file names.
+    """Check that the warehouse and the landing directory exist that a flag, a variable or the settings file names.
 
     The settings' own defaults need not exist. A command that ``creates`` can create a warehouse if its parent exists.
     The landing directory is checked if ``lands`` is true or, if ``lands`` is None, if the command creates.
 
-    Raises UsageError: such a place does not exist, or is not a directory.
+    Raises UsageError: one of them does not exist, or is not a directory.
     """
     for name, flag in flags.items():
         if name == "landing" and not (creates if lands is None else lands):
@@ -40,28 +40,28 @@ def require_places(
         if name == "landing" and settings.has_entries:
             _require_landings(settings)
             continue
-        place = getattr(settings, name)
+        location = getattr(settings, name)
         variable = f"{PREFIX}{name.upper()}"
         default = str(located(Settings.model_fields[name].default))
-        explicit = flag is not None or variable in os.environ or place != default
-        if scheme_of(place) or _is_directory(place):
+        explicit = flag is not None or variable in os.environ or location != default
+        if scheme_of(location) or _is_directory(location):
             continue
-        if _exists(place):
-            raise UsageError(f"The {name} {place} is not a directory.")
+        if _exists(location):
+            raise UsageError(f"The {name} {location} is not a directory.")
         if not explicit:
             continue
         if name == "landing":
             if any(settings.topics_of(stage.directory) for stage in stages_of_type(Land)):
                 continue  # a user who reads topics can have no files
             raise UsageError(
-                f"The landing directory {place} does not exist: create it, or name another with --landing."
+                f"The landing directory {location} does not exist: create it, or name another with --landing."
             )
         if not creates:
-            raise UsageError(f"The warehouse {place} does not exist: `afterlog run` creates one.")
-        parent = Path(place).parent
+            raise UsageError(f"The warehouse {location} does not exist: `afterlog run` creates one.")
+        parent = Path(location).parent
         if not _is_directory(parent):
             why = "is not a directory" if _exists(parent) else "does not exist"
-            raise UsageError(f"The warehouse {place} cannot be created: {parent} {why}.")
+            raise UsageError(f"The warehouse {location} cannot be created: {parent} {why}.")
 
 
 def _require_landings(settings: Settings) -> None:
@@ -77,15 +77,15 @@ def _require_landings(settings: Settings) -> None:
             raise UsageError(f"The landing directory {own.landing} of cluster {own.cluster} does not exist: create it.")
 
 
-def _is_directory(place: str | Path) -> bool:
+def _is_directory(location: str | Path) -> bool:
     try:
-        return Path(place).is_dir()
+        return Path(location).is_dir()
     except OSError as error:
-        raise UsageError(f"{place} cannot be looked at: {error.strerror}.") from None
+        raise UsageError(f"{location} cannot be looked at: {error.strerror}.") from None
 
 
-def _exists(place: str | Path) -> bool:
-    return os.path.lexists(place)
+def _exists(location: str | Path) -> bool:
+    return os.path.lexists(location)
 
 
 def unknown_variables() -> Iterator[tuple[str, str]]:
@@ -125,7 +125,7 @@ def _meant(name: str, known: Sequence[str]) -> str:
     return f"; did you mean {close[0]}?" if close else "."
 
 
-def stray_places(settings: Settings) -> Iterator[tuple[str, str]]:
+def stray_entries(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield each entry of the landing directories that nothing reads: its name, and a sentence about it.
 
     With ``[[cluster]]`` the shared landing directory has those of clusters. Names that begin with ``.`` or ``_``, or
@@ -168,7 +168,7 @@ def remarks(settings: Settings) -> list[str]:
 
     Beyond a few entries it tells only their number.
     """
-    strays = [sentence for _, sentence in stray_places(settings)]
+    strays = [sentence for _, sentence in stray_entries(settings)]
     if len(strays) > MOST_NAMES:
         strays[MOST_NAMES:] = [f"Nothing reads {len(strays) - MOST_NAMES:,} more entries of {settings.landing}."]
     return [*gates_without_effect(settings), *strays]

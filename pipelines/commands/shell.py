@@ -131,7 +131,7 @@ def run(warehouse: Warehouse, given: Sequence[str], form: str, say: Callable[[st
     loop(session(output=output), answers(warehouse, given, form, say, shows_time=True), stopped)
 
 
-def session(past: History | None = None, **places: object) -> PromptSession[str]:
+def session(past: History | None = None, **streams: object) -> PromptSession[str]:
     """Return what reads statements from a terminal: with history, completion and lines that go on."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import Completer
@@ -170,7 +170,7 @@ def session(past: History | None = None, **places: object) -> PromptSession[str]
         complete_while_typing=False,
         key_bindings=keys,
         enable_history_search=True,
-        **places,  # type: ignore[arg-type]
+        **streams,  # type: ignore[arg-type]
     )
     return made
 

@@ -17,7 +17,7 @@ from pipelines.commands import query
 from pipelines.commands.generate import generate
 from pipelines.errors import AfterlogError
 from pipelines.jvm import session
-from pipelines.jvm.class_data_archive import DUE, place
+from pipelines.jvm.class_data_archive import DUE, archive_path
 from pipelines.run import runner
 from pipelines.settings import load
 from pipelines.stores import lock
@@ -34,7 +34,7 @@ TABLES = (
 
 def make() -> None:
     """Land, split and summarise a few records and query them in a JVM, which then writes the archive of its classes."""
-    archive = place()
+    archive = archive_path()
     with tempfile.TemporaryDirectory(prefix="afterlog-") as scratch:
         settings = load(
             warehouse=f"{scratch}/warehouse",
@@ -87,7 +87,7 @@ def main() -> int:
     """Make the archive for ``make setup``, which can go on without it."""
     DUE.unlink(missing_ok=True)  # if it cannot be made, nobody tries again
     try:
-        if not place().is_file():
+        if not archive_path().is_file():
             print("Preparing Spark for a faster start (once) ...", file=sys.stderr)
             began = time.monotonic()
             make()

@@ -1,4 +1,4 @@
-"""quarantine.dlq_records -> how many lines that cannot be read name a topic: their places are in no table."""
+"""quarantine.dlq_records -> how many lines that cannot be read name a topic: their coordinates are in no table."""
 
 from __future__ import annotations
 

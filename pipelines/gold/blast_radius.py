@@ -30,8 +30,8 @@ def deriver(shared: Sequence[Row]) -> Callable[[Sequence[Row], Sequence[Row]], I
                 graph.turn(revisions[cluster].at(incident["first_at"], incident["consumer_group"]))
             blast = graph.blast(incident["original_topic"], incident["consumer_group"])
             key = {"cluster": cluster, "incident_id": row["incident_id"]}
-            for place, row_of_blast in enumerate(told_of(blast)):
-                yield {**key, "place": place, **row_of_blast}
+            for index, row_of_blast in enumerate(told_of(blast)):
+                yield {**key, "place": index, **row_of_blast}
 
     return derive
 

@@ -19,8 +19,8 @@ DUE = WRAPPERS / "archive-due"
 """A file that is there if set-up left the archive to the demo, and the demo has not made it."""
 
 
-def place() -> Path:
-    """Return where the archive of this Java and these jars belongs; raises EnvironmentLacking as `java.find`."""
+def archive_path() -> Path:
+    """Return the path of the archive of this Java and these jars; raises EnvironmentLacking as `java.find`."""
     import pyspark
 
     # HotSpot refuses an archive if a jar's modification time has changed.
@@ -42,7 +42,7 @@ def place() -> Path:
 
 def options() -> tuple[str, ...]:
     """Return the JVM options to map the archive, and to print nothing if that fails; none without an archive."""
-    archive = place()
+    archive = archive_path()
     if not archive.is_file():
         return ()
     return (f"-XX:SharedArchiveFile={archive}", "-Xlog:disable")

@@ -76,8 +76,10 @@ def pyspark_jars(*patterns: str) -> list[Path]:
     Raises EnvironmentLacking: there is none.
     """
     spec = importlib.util.find_spec("pyspark")
-    places = (spec and spec.submodule_search_locations) or ()
-    found = [jar for place in places for pattern in patterns for jar in Path(place).glob(f"jars/{pattern}")]
+    directories = (spec and spec.submodule_search_locations) or ()
+    found = [
+        jar for directory in directories for pattern in patterns for jar in Path(directory).glob(f"jars/{pattern}")
+    ]
     if not found:
         raise EnvironmentLacking(f"PySpark is not installed here; run `{install('pyspark')}`.")
     return found

@@ -35,8 +35,8 @@ def make(directory: Path, delta: Sequence[Path]) -> None:
         with tempfile.TemporaryDirectory(prefix="afterlog-") as classes:
             file = gateway.jvm.java.io.File
             paths = gateway.new_array(file, len(known))
-            for place, jar in enumerate(known):
-                paths[place] = file(os.fspath(jar))
+            for index, jar in enumerate(known):
+                paths[index] = file(os.fspath(jar))
             sources = gateway.new_array(file, 1)
             sources[0] = file(os.fspath(SOURCE))
             compiler = gateway.jvm.org.codehaus.janino.Compiler()

@@ -51,7 +51,7 @@ def _of_file(name: str) -> dict[str, str]:
     return {name: value.strip() for name, value in pairs}
 
 
-def check_places(settings: Settings, *names: Literal["warehouse", "landing"]) -> None:
+def check_reachable(settings: Settings, *names: Literal["warehouse", "landing"]) -> None:
     """Check that executors reach the warehouse or the landing directory.
 
     Raises UsageError: one is a directory, the master is a cluster's, and the settings do not say that it is shared.
@@ -59,12 +59,12 @@ def check_places(settings: Settings, *names: Literal["warehouse", "landing"]) ->
     if settings.shared_directories or not is_cluster(settings.spark) or master(settings.spark).startswith("local-"):
         return
     for name in names:
-        place: str = getattr(settings, name)
-        if "://" in place and not place.lower().startswith("file:"):
+        root: str = getattr(settings, name)
+        if "://" in root and not root.lower().startswith("file:"):
             continue
         uri = " or name one on an object store" if name == "warehouse" else ""
         raise UsageError(
-            f"The {name} {place} is a directory, which executors of {master(settings.spark)} may not reach: put it on "
+            f"The {name} {root} is a directory, which executors of {master(settings.spark)} may not reach: put it on "
             f"storage that has the same path on all machines and set shared_directories = true{uri}."
         )
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines import scratch
 from pipelines.errors import EnvironmentLacking
 from pipelines.jvm import class_data_archive, jars, java, jvm_log, launch, shipped
-from pipelines.jvm.properties import LOCAL, check_places, defaults, for_store, is_cluster
+from pipelines.jvm.properties import LOCAL, check_reachable, defaults, for_store, is_cluster
 from pipelines.settings import ROOT, Settings
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
     cannot be used, there is no such kind of master, or a cluster may not reach the warehouse.
     """
     on_cluster = is_cluster(settings.spark)
-    check_places(settings, "warehouse")
+    check_reachable(settings, "warehouse")
     java.ensure()
     # Spark gives Python timestamps without a zone, in the process's time zone: only UTC makes each of them unambiguous.
     os.environ["TZ"] = "UTC"

@@ -216,13 +216,15 @@ class Cluster:
                 )
         return described
 
-    def _offsets(self, places: Iterable[tuple[str, int]], which: str, isolation: str) -> dict[tuple[str, int], int]:
+    def _offsets(
+        self, topic_partitions: Iterable[tuple[str, int]], which: str, isolation: str
+    ) -> dict[tuple[str, int], int]:
         """Return the ``earliest`` or ``latest`` offsets; with read_committed, latest is the last stable offset."""
         admin = self.jvm.org.apache.kafka.clients.admin
         spec = getattr(admin.OffsetSpec, which)()
         level = self.jvm.org.apache.kafka.common.IsolationLevel.valueOf(isolation.upper())
         asked = self.jvm.java.util.HashMap()
-        for topic, partition in places:
+        for topic, partition in topic_partitions:
             asked.put(self.jvm.org.apache.kafka.common.TopicPartition(topic, partition), spec)
         if asked.isEmpty():
             return {}

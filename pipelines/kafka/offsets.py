@@ -166,8 +166,8 @@ def _of_replaced_topics(progress: TopicProgress, present: Mapping[str, str]) -> 
             ends |= {(id_, at): end for at, end in topic.seen.items()}
     for span in progress.pending:
         if present.get(span.topic, span.topic_id) != span.topic_id:
-            place = (span.topic_id, span.partition)
-            ends[place] = max(span.end, ends.get(place, 0))
+            partition = (span.topic_id, span.partition)
+            ends[partition] = max(span.end, ends.get(partition, 0))
     topics = progress.followed
     return [OffsetRange(topics[id_].name, id_, at, topics[id_].next[at], end) for (id_, at), end in ends.items()]
 

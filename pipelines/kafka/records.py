@@ -89,14 +89,14 @@ def _consumed(jvm: Any, settings: Settings, topics: Topics, spans: Sequence[Offs
     consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(java_properties, deserializer(), deserializer())
     try:
         for span in spans:
-            place = jvm.org.apache.kafka.common.TopicPartition(span.topic, span.partition)
-            consumer.assign(jvm.java.util.Collections.singletonList(place))
-            consumer.seek(place, span.start)
-            while (before := consumer.position(place)) < span.end:
-                for record in consumer.poll(longest).records(place):
+            topic_partition = jvm.org.apache.kafka.common.TopicPartition(span.topic, span.partition)
+            consumer.assign(jvm.java.util.Collections.singletonList(topic_partition))
+            consumer.seek(topic_partition, span.start)
+            while (before := consumer.position(topic_partition)) < span.end:
+                for record in consumer.poll(longest).records(topic_partition):
                     if record.offset() < span.end:
                         yield _values(span, record)
-                if consumer.position(place) == before:
+                if consumer.position(topic_partition) == before:
                     raise TimeoutError(f"org.apache.kafka.clients: nothing came from offset {before}")
     finally:
         consumer.close(jvm.java.time.Duration.ofSeconds(2))
@@ -107,8 +107,8 @@ def _values(span: OffsetRange, record: Any) -> tuple[Any, ...]:
 
     kind = get_field(record.timestampType(), "id")
     headers = [(header.key(), header.value()) for header in record.headers().toArray()]
-    place = (span.topic, span.partition, record.offset())
-    return (*place, record.timestamp(), kind, record.key(), record.value(), headers)
+    coordinate = (span.topic, span.partition, record.offset())
+    return (*coordinate, record.timestamp(), kind, record.key(), record.value(), headers)
 
 
 def poll_seconds(settings: Settings) -> float:
@@ -124,10 +124,10 @@ def _identified(read: DataFrame, settings: Settings, spans: Sequence[OffsetRange
 
     ids = {span.topic: span.topic_id for span in spans}
     topic_id = F.from_json(F.lit(json.dumps(ids)), "map<string, string>")[F.col("topic")]
-    place = (F.lit(settings.cluster), topic_id, F.col("partition"), F.col("offset"), F.col("millis"))
+    identity = (F.lit(settings.cluster), topic_id, F.col("partition"), F.col("offset"), F.col("millis"))
     return read.select(
         F.concat(F.lit("kafka:"), "topic", F.lit("/"), topic_id, F.lit("/"), F.col("partition")).alias("_source"),
-        F.sha2(F.concat_ws("\n", *(part.cast("string") for part in place)).cast("binary"), 256).alias("_bronze_id"),
+        F.sha2(F.concat_ws("\n", *(part.cast("string") for part in identity)).cast("binary"), 256).alias("_bronze_id"),
         "topic",
         topic_id.alias("topic_id"),
         "partition",

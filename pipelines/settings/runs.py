@@ -84,7 +84,7 @@ class Metrics(Section):
 
 
 PUBLISHED = ("file", "s3", "s3a", "gs", "az", "abfs", "abfss")
-"""Schemes of places where the pages can be published."""
+"""Schemes of URIs where the pages can be published."""
 
 
 class Report(Section):
@@ -103,13 +103,13 @@ class Report(Section):
 
     @field_validator("publish")
     @classmethod
-    def _check_publish(cls, place: str | None) -> str | None:
-        scheme, mark, rest = (place or "").partition("://")
+    def _check_publish(cls, target: str | None) -> str | None:
+        scheme, mark, rest = (target or "").partition("://")
         if mark and scheme not in PUBLISHED:
             raise ValueError(f"write a directory, or a URI that begins with one of {', '.join(PUBLISHED)}")
         if mark and ("?" in rest or "#" in rest or (scheme in ("s3", "s3a", "gs") and "@" in rest)):
             raise ValueError("the URI must not have credentials or ? or #; credentials come from the environment")
-        return place
+        return target
 
     @field_validator("url")
     @classmethod

@@ -40,10 +40,10 @@ def is_s3(warehouse: str) -> bool:
 
 def one_name(warehouse: str) -> str:
     """Return the one name of a warehouse: S3's by Hadoop's scheme, and URIs without a slash at their end."""
-    scheme, separator, place = warehouse.partition("://")
+    scheme, separator, path = warehouse.partition("://")
     if not separator:
         return warehouse
-    return f"{'s3a' if is_s3(warehouse) else scheme}://{place.rstrip('/')}"
+    return f"{'s3a' if is_s3(warehouse) else scheme}://{path.rstrip('/')}"
 
 
 def shown(address: str) -> str:

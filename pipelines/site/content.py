@@ -117,7 +117,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Sample:
-    """The place of a dead letter and of its source record; ``shown`` is the dead letter as text, if asked for."""
+    """The coordinates of a dead letter and of its source record; ``shown`` is the dead letter as text, if asked for."""
 
     dead_letter: str
     source: str
@@ -166,7 +166,7 @@ class Case:
     verdict: str
     chip: str
     sentence: str
-    place: str
+    where: str
     about_the_state: tuple[str, ...]
     evidence: tuple[str, ...]
     group: str | None
@@ -389,7 +389,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Place:
+class Subject:
     """An owner or a topic: its dead letters and what is known of it; ``is_group``: the owner is a consumer group."""
 
     name: str | None
@@ -425,8 +425,8 @@ class Content:
     applications: tuple[Application, ...]
     replay: tuple[Replayable, ...]
     quarantine: Quarantined
-    groups: tuple[Place, ...]
-    topics: tuple[Place, ...]
+    groups: tuple[Subject, ...]
+    topics: tuple[Subject, ...]
     pipeline: Pipeline
     news: News | None
     replays: tuple[Replay, ...] = ()

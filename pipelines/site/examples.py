@@ -28,7 +28,7 @@ DIGITS = 16  # of a line's id that tell lines apart
 class Example:
     """A row in quarantine: where it is, as file:line or topic-partition@offset, and which rules it breaks."""
 
-    place: str
+    where: str
     codes: tuple[str, ...]
 
 

@@ -14,8 +14,8 @@ from pipelines.commands.incidents.story import DEPLOYED, REVISIONS
 from pipelines.run.newest import moment
 from pipelines.site.content import SHOWN_HOURS, Case, Light, Marker, Row, Series, Timeline
 from pipelines.site.findings import sentence
-from pipelines.site.places import DeadLetters
 from pipelines.site.quality import Pipeline
+from pipelines.site.subjects import DeadLetters
 from pipelines.site.tables import Tables
 from pipelines.text import first_names
 

@@ -83,16 +83,16 @@ def _changes(before: Mapping[str, Any], cases: Iterable[Case], findings: Sequenc
         if was_open is None or severity is None:
             if case.is_open:
                 opened = "came back" if case.state == REGRESSED else "opened"
-                yield Change(f"{opened}: {case.chip}, {case.place}", True, case.incident_id)
+                yield Change(f"{opened}: {case.chip}, {case.where}", True, case.incident_id)
         elif was_open != case.is_open:
             turned = "is open again" if case.is_open else "ended"
-            yield Change(f"{turned}: {case.chip}, {case.place}", case.is_open, case.incident_id)
+            yield Change(f"{turned}: {case.chip}, {case.where}", case.is_open, case.incident_id)
         elif severity != case.severity and case.is_open:
             is_worse = LEVELS.index(case.severity) < LEVELS.index(severity)
-            words = f"is {'worse' if is_worse else 'less severe'}: {case.severity}, it was {severity}; {case.place}"
+            words = f"is {'worse' if is_worse else 'less severe'}: {case.severity}, it was {severity}; {case.where}"
             yield Change(words, is_worse, case.incident_id)
         elif verdict != case.verdict and case.is_open:
-            yield Change(f"looks different: {case.chip}, {case.place}", True, case.incident_id)
+            yield Change(f"looks different: {case.chip}, {case.where}", True, case.incident_id)
     known: Mapping[str, str] = before["findings"]
     for finding in findings:
         if key_of(finding) not in known:

@@ -18,7 +18,7 @@ from expectations.text import visible
 from pipelines.commands.incidents.reading import INCIDENTS
 from pipelines.incidents.blast import Blast
 from pipelines.site import addresses
-from pipelines.site.content import ALONE, Application, Case, Content, Place, Siblings
+from pipelines.site.content import ALONE, Application, Case, Content, Siblings, Subject
 from pipelines.site.environment import ASSETS, jinja_environment, version
 from pipelines.site.parts import Parts
 from pipelines.site.quality import Pipeline
@@ -71,7 +71,7 @@ def pages(content: Content, directory: Path | None = None, siblings: Siblings = 
     yield Page(addresses.QUALITY, None, lambda: quality_page(content.pipeline, siblings.above))
     yield site.page(addresses.DELIVERY, "delivery.html.j2", [content.delivery, content.findings], content=content)
     yield site.page(addresses.INCIDENTS, "incidents.html.j2", site.incident_rows, finder=site.incidents())
-    yield site.page("places.html", "places.html.j2", site.place_rows, finders=site.places())
+    yield site.page("places.html", "places.html.j2", site.subject_rows, finders=site.subjects())
     for case in content.incidents:
         others = site.alike[case.fingerprint][:50]
         yield site.page(
@@ -82,8 +82,8 @@ def pages(content: Content, directory: Path | None = None, siblings: Siblings = 
         yield site.page(path, "merged.html.j2", [into, into in site.cases], "../", name=gone, into=into)
     for topic in content.topics:
         incidents = site.incidents_of(topic)
-        values = {"place": topic, "kind": "topic", "incidents": incidents, "application": None}
-        yield site.page(addresses.topic(topic.name), "place.html.j2", [topic, incidents], "../", **values)
+        values = {"subject": topic, "kind": "topic", "incidents": incidents, "application": None}
+        yield site.page(addresses.topic(topic.name), "subject.html.j2", [topic, incidents], "../", **values)
     applications: dict[str | None, Application] = {
         application.name: application for application in content.applications
     }
@@ -93,12 +93,12 @@ def pages(content: Content, directory: Path | None = None, siblings: Siblings = 
         if group is not None:
             incidents = site.incidents_of(group)
             about = [group, incidents, _about(application)]
-            values = {"place": group, "kind": "group", "incidents": incidents, "application": application}
-            yield site.page(addresses.group(name), "place.html.j2", about, "../", **values)
+            values = {"subject": group, "kind": "group", "incidents": incidents, "application": application}
+            yield site.page(addresses.group(name), "subject.html.j2", about, "../", **values)
         if application is not None:
             incidents = site.about[application.name]
             about = [_about(application), incidents, group and [group.records, group.without_payload, group.history]]
-            values = {"application": application, "place": group, "incidents": incidents}
+            values = {"application": application, "subject": group, "incidents": incidents}
             yield site.page(addresses.application(application.name), "application.html.j2", about, "../", **values)
 
 
@@ -257,14 +257,14 @@ class _Site:
         )
 
     @cached_property
-    def place_rows(self) -> list[list[list[Any]]]:
+    def subject_rows(self) -> list[list[list[Any]]]:
         """The rows of the tables of owners, topics and applications."""
         opened = {case.incident_id for case in self.content.incidents if case.is_loud}
         of_groups, of_topics, of_applications = map(self._teams_of, ("groups", "topics", "applications"))
 
-        def row(place: Place, path: str, name: str, teams: Mapping[Any, Sequence[str]]) -> list[Any]:
-            counts = [place.records, sum(name in opened for name in place.incidents), len(place.incidents)]
-            return [[name, path], *counts, *self._team_cells(teams, place.name)]
+        def row(subject: Subject, path: str, name: str, teams: Mapping[Any, Sequence[str]]) -> list[Any]:
+            counts = [subject.records, sum(name in opened for name in subject.incidents), len(subject.incidents)]
+            return [[name, path], *counts, *self._team_cells(teams, subject.name)]
 
         return [
             [row(group, addresses.group(group.name), named(group.name), of_groups) for group in self.content.groups],
@@ -291,9 +291,9 @@ class _Site:
             ],
         ]
 
-    def places(self) -> list[Finder]:
+    def subjects(self) -> list[Finder]:
         """Return the tables of owners, topics and applications."""
-        groups, topics, applications = self.place_rows
+        groups, topics, applications = self.subject_rows
         team, text = (["Team"], ["text"]) if self.fronts else ([], [])
         counts = ["link", "number", "number", "number", *text]
         names = ["Dead letters", "Open incidents", "Incidents", *team]
@@ -333,9 +333,9 @@ class _Site:
             by_fingerprint.setdefault(case.fingerprint, []).append(case.incident_id)
         return by_fingerprint
 
-    def incidents_of(self, place: Place) -> list[Any]:
+    def incidents_of(self, subject: Subject) -> list[Any]:
         """Return the incidents of an owner or topic, in a few words."""
-        return [_brief(self.cases[name]) for name in place.incidents]
+        return [_brief(self.cases[name]) for name in subject.incidents]
 
 
 @dataclass(frozen=True)
@@ -375,7 +375,7 @@ def _brief(case: Case) -> dict[str, Any]:
         "severity": case.severity,
         "state": case.state_in_words,
         "chip": case.chip,
-        "place": case.place,
+        "where": case.where,
         "records": case.records,
         "first_at": case.first_at,
         "untimed": case.untimed,

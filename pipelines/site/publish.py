@@ -43,7 +43,7 @@ def publish(settings: Settings) -> int:
     that leads nowhere. Pages that are gone here stay there, except those of Data Docs. A copy that was cut short goes
     on where it ended: the manifest, which names what is there, is written at its end.
 
-    Raises UsageError: the place is within the reports' directory, or has the pages of another cluster. Raises
+    Raises UsageError: the target is within the reports' directory, or has the pages of another cluster. Raises
     EnvironmentLacking: it cannot be written.
     """
     wanted = settings.report.publish
@@ -73,7 +73,7 @@ def publish(settings: Settings) -> int:
 
 
 def _store(wanted: str, source: Path) -> ObjectStore:
-    """Return the place that the setting names.
+    """Return the target that the setting names.
 
     Raises UsageError: it is within the reports' directory, or around it, or the directory around it does not exist.
     """

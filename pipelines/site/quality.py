@@ -325,8 +325,8 @@ def _runs(answer: Answer) -> dict[str, list[Run]]:
     runs: dict[str, list[Run]] = defaultdict(list)
     last = f"""
         SELECT *
-        FROM (SELECT *, row_number() OVER (PARTITION BY rows.table ORDER BY started_at DESC) AS place FROM rows)
-        WHERE place <= {MOST_RUNS_SHOWN}
+        FROM (SELECT *, row_number() OVER (PARTITION BY rows.table ORDER BY started_at DESC) AS number FROM rows)
+        WHERE number <= {MOST_RUNS_SHOWN}
         ORDER BY started_at
     """
     names = [column.name for column in fields(Run)]

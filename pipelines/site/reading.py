@@ -19,15 +19,15 @@ from pipelines.commands.incidents.story import Replays
 from pipelines.incidents import ids
 from pipelines.run.freshness import Freshness
 from pipelines.run.newest import Newest
-from pipelines.site import examples, fronts, news, places, quality
+from pipelines.site import examples, fronts, news, quality, subjects
 from pipelines.site.applications import applications_of
 from pipelines.site.cases import cases_of
 from pipelines.site.content import Case, Content, Light, Row, Timeline
 from pipelines.site.delivery import delivery_of
 from pipelines.site.light import light_of, markers_of, timeline_of
-from pipelines.site.places import DeadLetters, dead_letters
 from pipelines.site.quality import Feed, Pipeline
 from pipelines.site.replays import replayable_of, replays_of
+from pipelines.site.subjects import DeadLetters, dead_letters
 from pipelines.site.tables import Tables
 from pipelines.warehouse.tables import Warehouse
 
@@ -57,7 +57,7 @@ def gather(
     delivery = delivery_of(warehouse, tables)
     letters = tables.guarded(SUMMARY, lambda: dead_letters(warehouse, now), DeadLetters())
     timeline = _timeline(warehouse, tables, letters, pipeline, now)
-    groups, topics = places.gather(letters, cases, findings, delivery, applications)
+    groups, topics = subjects.gather(letters, cases, findings, delivery, applications)
     refused = tables.guarded(
         "quarantine", lambda: examples.quarantined(warehouse, pipeline), examples.Quarantined(0, ()), must_exist=False
     )

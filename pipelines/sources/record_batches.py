@@ -45,7 +45,7 @@ _CREATE_TIME, _LOG_APPEND_TIME, _NO_TIME = "CreateTime", "LogAppendTime", "NoTim
 _IS_APPEND_TIME, _IS_TRANSACTIONAL, _IS_CONTROL, _HAS_DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
 _MARKERS = {0: "ABORT", 1: "COMMIT"}
 
-# Base offset, length of what follows, leader epoch (magic 2) or checksum, magic: at the same place in all formats.
+# Base offset, length of what follows, leader epoch (magic 2) or checksum, magic: at the same position in all formats.
 _PREFIX = struct.Struct(">qiib")
 _LENGTH_ENDS = 12
 _V0 = struct.Struct(">qiIbB")

@@ -112,7 +112,7 @@ def unread(directory: Path, read: Mapping[str, LandedFile]) -> dict[str, LandedF
 def read(
     spark: SparkSession, directory: Path, files: Sequence[LandedFile], landed: DataFrame | None = None
 ) -> DataFrame:
-    """Return ``SCHEMA``: a row per batch, per place where none can be read, and per file; one task decodes a file.
+    """Return ``SCHEMA``: a row per batch, per position where none can be read, and per file; one task decodes a file.
 
     An incomplete end of a partition's newest segment is left out: the file is read again when it grows.
     ``landed`` are bronze's rows of these files, None if there are none. If a file continues where its last version

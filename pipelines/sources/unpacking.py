@@ -40,8 +40,8 @@ NO_OFFSET = f"{_LOOKS} without print.offset"
 NO_PARTITION = f"{_LOOKS} without print.partition"
 KEY_OR_HEADER = f"{_LOOKS} that may hold a key or a header: print both, with print.key and print.headers"
 TOO_MANY_TABS = f"{_LOOKS} with a tab in a key, a value or a header: land it as lines of kcat -J"
-NO_PLACE = f"{_LOOKS} without print.partition and print.offset"
-NOT_PRINTED = (NO_PLACE, NO_PARTITION, NO_OFFSET, KEY_OR_HEADER, TOO_MANY_TABS)
+NO_COORDINATE = f"{_LOOKS} without print.partition and print.offset"
+NOT_PRINTED = (NO_COORDINATE, NO_PARTITION, NO_OFFSET, KEY_OR_HEADER, TOO_MANY_TABS)
 
 _BLOCK = 1 << 20
 _GZIP, _ZSTD, _PARQUET, _AVRO = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"Obj\x01"
@@ -283,7 +283,7 @@ def _quoted(record: list[bytes]) -> bytes:
     error = TOO_MANY_TABS if len(fields) > 2 else error
     error = NO_OFFSET if offset is None else error
     error = NO_PARTITION if partition is None else error
-    error = NO_PLACE if partition is None and offset is None else error
+    error = NO_COORDINATE if partition is None and offset is None else error
     if error:
         return _json({**said, "payload_error": error})
     is_lossy = bool(pairs) or b"null" in fields or len(record) > 1 or _REPLACED in printed

@@ -126,7 +126,7 @@ def test_pages_name_the_connectors(connectors: Settings) -> None:
         JDBC: (6, False, 1),
         ELASTIC: (6, False, 1),
     }
-    assert {incident.place for incident in content.incidents} == {f"{JDBC} on crm.people", f"{ELASTIC} on crm.people"}
+    assert {incident.where for incident in content.incidents} == {f"{JDBC} on crm.people", f"{ELASTIC} on crm.people"}
     assert all(len(incident.samples) == 3 for incident in content.incidents)
     made = {page.path: page.text() for page in pages.pages(content)}
     assert not [path for path, text in made.items() if ">no group<" in text or "no group on" in text]

@@ -34,7 +34,7 @@ def diagnose(
     Of several clusters, a finding about one of them has its name.
     """
     as_given, on_disk = Warehouse(settings), Warehouse(_on_disk(settings))
-    examinations = _of_places(as_given, on_disk)
+    examinations = _without_tables(as_given, on_disk)
     if not warehouse.is_half(on_disk):
         examinations += _of_tables(on_disk)
         examinations += [(name, partial(_other, check), as_given.of_clusters()) for name, check in others.items()]
@@ -54,7 +54,7 @@ def _once(checks: Sequence[Check]) -> list[Check]:
     return [check for check in checks if check.name == "warehouse" or check.finding not in unreached]
 
 
-def _of_places(as_given: Warehouse, on_disk: Warehouse) -> list[Examination]:
+def _without_tables(as_given: Warehouse, on_disk: Warehouse) -> list[Examination]:
     """Return what is examined even if the warehouse has no tables."""
     return [
         ("Java", machine.check_java, (on_disk,)),

@@ -26,10 +26,10 @@ MOST_TOPICS = 10_000  # whose names are known
 _LETTERS = """
 , unread AS (
   SELECT dlq_topic, arrow_cast(dlq_timestamp, 'Int64') AS time, {headers} AS headers, count(*) OVER () AS total,
-    row_number() OVER (PARTITION BY dlq_topic ORDER BY "_bronze_id") AS place
+    row_number() OVER (PARTITION BY dlq_topic ORDER BY "_bronze_id") AS number
   FROM rows WHERE {where}
 )
-SELECT dlq_topic, time, headers, total FROM unread WHERE place <= {most} ORDER BY place, dlq_topic LIMIT {most_of_all}
+SELECT dlq_topic, time, headers, total FROM unread WHERE number <= {most} ORDER BY number, dlq_topic LIMIT {most_of_all}
 """
 _TOPICS = """
 SELECT DISTINCT topic FROM (

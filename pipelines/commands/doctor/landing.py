@@ -1,4 +1,4 @@
-"""Checks of what lands: files at a wrong place, feeds that fell silent, files that cannot be read."""
+"""Checks of what lands: files in a wrong directory, feeds that fell silent, files that cannot be read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pipelines.warehouse.tables import Warehouse
 
 def check_strays(warehouse: Warehouse) -> Iterator[Check]:
     """Name files and directories that no feed reads."""
-    for name, sentence in settings_checks.stray_places(warehouse.settings):
+    for name, sentence in settings_checks.stray_entries(warehouse.settings):
         yield Check("landing", "warning", sentence, f"Move {name!r} to where it belongs.")
 
 

@@ -245,7 +245,7 @@ def _check_progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
 def _broken(stage: Stage, message: str, scope: str) -> Check:
     """Tell a broken gate's message, in which a line says what to do, and lines for the settings can follow."""
     lines = message.split("\n")
-    at = next((place for place, line in enumerate(lines) if line.startswith(FIX)), len(lines))
+    at = next((index for index, line in enumerate(lines) if line.startswith(FIX)), len(lines))
     remedy = lines[at] if at < len(lines) else f"Fix the contract, or accept the rows: {_accept(stage, scope)}."
     return Check(stage.table, "error", " ".join(lines[:at]), remedy, "\n".join(lines[at + 1 :]) or None)
 

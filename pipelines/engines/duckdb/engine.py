@@ -223,7 +223,7 @@ def _whole(kind: DataType) -> DataType:
     import pyarrow as arrow
 
     if arrow.types.is_struct(kind):
-        return arrow.struct([kind.field(place).with_type(_whole(kind.field(place).type)) for place in range(len(kind))])
+        return arrow.struct([kind.field(index).with_type(_whole(kind.field(index).type)) for index in range(len(kind))])
     if arrow.types.is_list(kind):
         return arrow.list_(kind.value_field.with_type(_whole(kind.value_type)))
     return arrow.int64() if arrow.types.is_decimal(kind) and not kind.scale else kind

@@ -64,19 +64,19 @@ MACROS = (
     "spark_pmod(dividend, divisor) AS CASE WHEN divisor = 0 THEN error('division by zero') "
     "WHEN dividend % divisor < 0 THEN (dividend % divisor + divisor) % divisor ELSE dividend % divisor END",
     f"spark_xxhash64(value) AS coalesce(xxhash64_of(spark_binary(value)), {SEED})",
-    "spark_get(list, place) AS CASE WHEN place >= 0 THEN list[place + 1] END",
+    "spark_get(list, index) AS CASE WHEN index >= 0 THEN list[index + 1] END",
     "spark_set(list) AS list_distinct(list) || CASE WHEN list_count(list) < len(list) THEN [NULL] ELSE [] END",
     # The list becomes an item of one more list, so that it is computed once.
     "spark_array_distinct(list) AS list_transform([list], lambda it: CASE WHEN len(it) < 2 THEN it ELSE "
     "list_transform(list_sort(list_transform(list_distinct(it), lambda one: list_position(it, one)) || "
-    "list_filter([list_position(it, NULL)], lambda one: one > 0)), lambda place: it[place]) END)[1]",
+    "list_filter([list_position(it, NULL)], lambda one: one > 0)), lambda index: it[index]) END)[1]",
     f"spark_arrays_overlap(one, other) AS CASE WHEN list_has_any(one, other) THEN true WHEN len(one) > 0 "
     f"AND len(other) > 0 AND ({_HAS_NULL.format('one')} OR {_HAS_NULL.format('other')}) THEN NULL "
     "WHEN one IS NOT NULL AND other IS NOT NULL THEN false END",
     "spark_between(below, above, part) AS "
     "CASE WHEN below = above OR part = 0 THEN below ELSE (1 - part) * below + part * above END",
-    "spark_of_sorted(sorted, place) AS spark_between(sorted[CAST(floor(place) AS BIGINT) + 1], "
-    "sorted[CAST(ceil(place) AS BIGINT) + 1], place - floor(place))",
+    "spark_of_sorted(sorted, nth) AS spark_between(sorted[CAST(floor(nth) AS BIGINT) + 1], "
+    "sorted[CAST(ceil(nth) AS BIGINT) + 1], nth - floor(nth))",
     "spark_share_of_sorted(sorted, share) AS spark_of_sorted(sorted, (len(sorted) - 1) * CAST(share AS DOUBLE))",
     "spark_percentile(value, share) AS "
     "spark_share_of_sorted(list_sort(list(CAST(value AS DOUBLE)) FILTER (WHERE value IS NOT NULL)), share)",

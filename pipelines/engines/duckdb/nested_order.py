@@ -105,7 +105,7 @@ def _by_keys(node: Expr, nested: set[str], with_value: bool) -> Expr:
         key.append("expressions", exp.Literal.string("ASC NULLS FIRST"))
     if not with_value:
         return key
-    pair = {"place": key, "item": node}
+    pair = {"key": key, "item": node}
     return exp.Struct(
         expressions=[exp.PropertyEQ(this=exp.to_identifier(name), expression=value) for name, value in pair.items()]
     )

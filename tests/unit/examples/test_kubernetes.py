@@ -141,7 +141,7 @@ def test_settings_are_those_of_afterlog(objects: dict[str, list[Object]]) -> Non
     found = Settings.model_validate(tomllib.loads(settings["afterlog.toml"]))
     assert (found.warehouse, found.dlq.source) == ("s3a://lakehouse/afterlog", "kafka")
     on_cluster = found.model_copy(update={"spark": {"spark.master": "k8s://https://kubernetes.default.svc"}})
-    properties.check_places(on_cluster, "warehouse", "landing")  # raises UsageError
+    properties.check_reachable(on_cluster, "warehouse", "landing")  # raises UsageError
 
 
 def pods(row: Object) -> Iterator[Object]:

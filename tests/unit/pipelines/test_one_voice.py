@@ -119,7 +119,7 @@ class World:
     @cached_property
     def of_groups(self) -> list[list[Any]]:
         """The table of owners of the page: each with dead letters, open incidents and all incidents."""
-        rows: list[list[Any]] = pages._Site(self.page, None).place_rows[0]
+        rows: list[list[Any]] = pages._Site(self.page, None).subject_rows[0]
         return rows
 
     def letters_by_hour(self) -> dict[str, int]:

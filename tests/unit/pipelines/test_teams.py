@@ -385,8 +385,8 @@ def test_the_front_of_a_team_tells_only_what_is_its_own(settings: Settings) -> N
     assert f'<dt>Team</dt><dd><a href="../{addresses.team("orders")}">orders</a></dd>' in page
     assert "Nothing is wrong as far as the data tells" in idle
     site = pages._Site(content, None)
-    assert {(item.names[-1], item.kinds[-1]) for item in (*site.places(), site.incidents())} == {("Team", "text")}
-    of = {row[0][0]: row[-1] for item in (*site.places(), site.incidents()) for row in item.rows}
+    assert {(item.names[-1], item.kinds[-1]) for item in (*site.subjects(), site.incidents())} == {("Team", "text")}
+    of = {row[0][0]: row[-1] for item in (*site.subjects(), site.incidents()) for row in item.rows}
     assert (of["orders"], of["totals"], of["totals-app"], of[ID]) == ("orders", NO_TEAM, NO_TEAM, "orders")
 
 

@@ -85,24 +85,24 @@ def test_a_run_makes_a_warehouse_whose_parent_is_there(tmp_path: Path, monkeypat
     monkeypatch.setenv("AFTERLOG_WAREHOUSE", str(tmp_path / "nowhere"))
 
     with pytest.raises(UsageError, match="does not exist"):
-        settings_checks.require_places(load(), {"warehouse": None, "landing": None}, creates=False)
-    settings_checks.require_places(load(), {"warehouse": None, "landing": None}, creates=True)
+        settings_checks.require_locations(load(), {"warehouse": None, "landing": None}, creates=False)
+    settings_checks.require_locations(load(), {"warehouse": None, "landing": None}, creates=True)
 
 
 def test_the_default_places_need_not_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.settings.PROJECT", tmp_path)
     settings = load()
     assert settings.landing == str(tmp_path / "landing")
-    settings_checks.require_places(settings, {"warehouse": None, "landing": None}, creates=False, lands=True)
+    settings_checks.require_locations(settings, {"warehouse": None, "landing": None}, creates=False, lands=True)
     (tmp_path / "landing").touch()
     with pytest.raises(UsageError, match="is not a directory"):
-        settings_checks.require_places(settings, {"warehouse": None, "landing": None}, creates=True)
+        settings_checks.require_locations(settings, {"warehouse": None, "landing": None}, creates=True)
 
 
 def test_a_place_that_cannot_be_looked_at_is_one_sentence(tmp_path: Path) -> None:
     settings = load(warehouse=str(tmp_path / ("a" * 300)))
     with pytest.raises(UsageError, match="cannot be looked at: File name too long"):
-        settings_checks.require_places(settings, {"warehouse": settings.warehouse}, creates=False)
+        settings_checks.require_locations(settings, {"warehouse": settings.warehouse}, creates=False)
 
 
 @pytest.mark.parametrize(
@@ -126,14 +126,14 @@ def test_whoever_reads_topics_may_have_no_files(tmp_path: Path) -> None:
     nowhere = str(tmp_path / "nowhere")
     kafka = {"kafka": {"bootstrap_servers": "a:9092"}, "dlq": {"source": "kafka"}}
 
-    settings_checks.require_places(load(landing=nowhere, **kafka), {"landing": nowhere}, creates=True)
+    settings_checks.require_locations(load(landing=nowhere, **kafka), {"landing": nowhere}, creates=True)
     with pytest.raises(UsageError, match="does not exist"):
-        settings_checks.require_places(load(landing=nowhere), {"landing": nowhere}, creates=True)
+        settings_checks.require_locations(load(landing=nowhere), {"landing": nowhere}, creates=True)
 
 
 def test_a_uri_is_left_to_whoever_reads_it() -> None:
     settings = Settings(warehouse="abfss://somewhere/warehouse")
-    settings_checks.require_places(settings, {"warehouse": settings.warehouse}, creates=False)
+    settings_checks.require_locations(settings, {"warehouse": settings.warehouse}, creates=False)
 
 
 def test_what_has_no_effect_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,15 +15,15 @@ from pipelines.jvm import class_data_archive, jars, java
 
 def test_the_place_is_one_whoever_chose_the_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    before = class_data_archive.place()
+    before = class_data_archive.archive_path()
     java.ensure()
-    assert class_data_archive.place() == before
+    assert class_data_archive.archive_path() == before
 
 
 def test_other_jars_have_another_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = class_data_archive.place()
+    before = class_data_archive.archive_path()
     monkeypatch.setattr(jars, "sizes", lambda configurations: {f"{conf}/other.jar": 1 for conf in configurations})
-    assert class_data_archive.place() != before
+    assert class_data_archive.archive_path() != before
 
 
 def test_without_an_archive_a_jvm_is_told_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -42,13 +42,13 @@ def test_an_archive_that_does_not_suit_is_passed_over_in_silence(
     assert all("version" in line or "OpenJDK" in line for line in told.stderr.splitlines())
 
 
-@pytest.mark.skipif(not class_data_archive.place().is_file(), reason="set-up made no archive: this Java cannot")
+@pytest.mark.skipif(not class_data_archive.archive_path().is_file(), reason="set-up made no archive: this Java cannot")
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux shows what a process maps")
 def test_a_session_maps_it(spark: SparkSession) -> None:
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     maps = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text()
-    assert os.fspath(class_data_archive.place()) in maps
+    assert os.fspath(class_data_archive.archive_path()) in maps
 
 
 def test_a_session_starts_where_a_directory_has_a_space_in_its_name(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_session_starts_where_a_directory_has_a_space_in_its_name(tmp_path: Pa
     script = (
         "from pathlib import Path\nfrom pipelines import settings\n"
         "from pipelines.jvm import class_data_archive, session\n"
-        f"class_data_archive.place = lambda: Path({os.fspath(archived)!r})\n"
+        f"class_data_archive.archive_path = lambda: Path({os.fspath(archived)!r})\n"
         "spark = session.start(settings.load(), short_lived=True)\n"
         "print(spark.conf.get('spark.driver.extraJavaOptions').count('two words'))"
     )

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.errors import UsageError
 from pipelines.jvm import jars
-from pipelines.jvm.properties import check_places, defaults, for_store, is_cluster
+from pipelines.jvm.properties import check_reachable, defaults, for_store, is_cluster
 from pipelines.settings import load
 
 AZURE = "abfss://c@a.dfs.core.windows.net/w"
@@ -74,8 +74,8 @@ def test_a_cluster_needs_places_that_it_can_reach(
 ) -> None:
     settings = load(warehouse=warehouse, spark={"spark.master": master}, shared_directories=is_shared)
     if refused is None:
-        check_places(settings, "warehouse", "landing")
+        check_reachable(settings, "warehouse", "landing")
         return
     with pytest.raises(UsageError, match=f"^The {refused} .*set shared_directories = true") as told:
-        check_places(settings, "warehouse", "landing")
+        check_reachable(settings, "warehouse", "landing")
     assert ("object store" in str(told.value)) is (refused == "warehouse")

@@ -210,7 +210,7 @@ def test_stray_directories_are_told(file: Path, tmp_path: Path) -> None:
     for name in ("dlq", "eu/dlq", "eu/dlg"):
         (tmp_path / "landing" / name).mkdir(parents=True, exist_ok=True)
     found = load(landing=str(tmp_path / "landing"))
-    said = [sentence for _, sentence in settings_checks.stray_places(found)]
+    said = [sentence for _, sentence in settings_checks.stray_entries(found)]
     assert said == [
         f"Nothing reads 'dlq' in {tmp_path}/landing. Clusters have their landing directories in eu/.",
         f"Nothing reads 'dlg' in {tmp_path}/landing/eu; did you mean dlq/?",

@@ -291,7 +291,7 @@ def test_an_application_says_what_is_wrong_with_it_and_which_push_a_time_is_of(s
     assert "Last accepted push 2026-11-21 07:30 UTC" in words
     assert "Last pushed" not in words
     assert "OK, malformed" in Page(made[addresses.FRONT]).words
-    (row,) = pages._Site(gathered(settings), None).places()[2].rows
+    (row,) = pages._Site(gathered(settings), None).subjects()[2].rows
     assert row[1:3] == ["OK, malformed", "its defects"]
 
 

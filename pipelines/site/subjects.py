@@ -11,7 +11,7 @@ from typing import Any
 from expectations.owners import owner_of, owner_sql
 from pipelines.commands import odd_times
 from pipelines.commands.incidents.reading import DAY, HOUR, SUMMARY, WEEK
-from pipelines.site.content import SHOWN_DAYS, SHOWN_HOURS, Application, Case, Delivery, History, Place, Row
+from pipelines.site.content import SHOWN_DAYS, SHOWN_HOURS, Application, Case, Delivery, History, Row, Subject
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
@@ -97,7 +97,7 @@ def gather(
     findings: Sequence[Row],
     delivery: Delivery,
     applications: Sequence[Application],
-) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+) -> tuple[tuple[Subject, ...], tuple[Subject, ...]]:
     """Return the owners and the topics that dead letters, incidents, findings, topologies or messages name."""
     groups: dict[str | None, _Gathered] = defaultdict(_Gathered)
     topics: dict[str | None, _Gathered] = defaultdict(_Gathered)
@@ -135,13 +135,13 @@ def gather(
         _ = topics[topic]
     return (
         tuple(
-            gathered.place(
+            gathered.subject(
                 name, known.groups.get(name, {}), is_application=name in application_names, is_group=gathered.is_group
             )
             for name, gathered in _in_order(groups)
         ),
         tuple(
-            gathered.place(
+            gathered.subject(
                 name,
                 known.topics.get(name, {}),
                 readers=tuple(sorted(readers[name])),
@@ -183,14 +183,14 @@ class _Gathered:
         for what, name in by.items():
             self.by[what][name] += row["record_count"]
 
-    def place(self, name: str | None, recent: Mapping[datetime, int], **more: Any) -> Place:
+    def subject(self, name: str | None, recent: Mapping[datetime, int], **more: Any) -> Subject:
         """Return it whole."""
         by = tuple(
             (what, tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))))
             for what, counts in self.by.items()
         )
         history = _history(self.first_hour, self.last_hour, recent, self.records, self.untimed, self.ahead)
-        return Place(
+        return Subject(
             name, self.records, self.without_payload, history, by, tuple(self.incidents), tuple(self.findings), **more
         )
 
