@@ -103,7 +103,7 @@ def backup(settings: Settings, to: str, keep: int | None, is_dry_run: bool, say:
     """
     warehouse = Warehouse(settings)
     stored(warehouse, "backups are made")
-    place = backups.journal_store(to)
+    place = backups.place_of(to)
     backups.refuse_within(place, warehouse.root)
     with ExitStack() as held:
         if not is_dry_run:

@@ -72,9 +72,9 @@ def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
     for own in warehouse.of_clusters():
         of_own = {topic: is_shown for (cluster, topic), is_shown in shown.items() if cluster == own.cluster}
         changed += _changed(own, [row for row in known.values() if row["cluster"] == own.cluster], of_own)
-    for key, is_shown in shown.items():
-        now = known[key] | _in_effect(known[key], is_shown)
-        if key[0] not in warehouse.settings.names and now != known[key]:
+    for topic_key, is_shown in shown.items():
+        now = known[topic_key] | _in_effect(known[topic_key], is_shown)
+        if topic_key[0] not in warehouse.settings.names and now != known[topic_key]:
             changed.append(now)
     before = {(row["cluster"], row["topic"]): row for row in rows}
     written = {key: row for key, row in known.items() if key not in before}

@@ -162,7 +162,7 @@ def test_each_trap_is_found_before_a_record_is_lost_and_the_commands_repair_it(
         reads(client, group, sources[group], Action.REJECT)
     await_losses(strict, len(losing))
     reads(client, "small", "source-small", Action.REJECT, size=5000)
-    assert [item.value for item in client.read("dlq.small", expected=1)] == [None]
+    assert [record.value for record in client.read("dlq.small", expected=1)] == [None]
     reads(client, "looped", "dlq.looped", Action.REJECT)
     assert len(client.read("dlq.looped", expected=3)) == 3
 
@@ -174,7 +174,7 @@ def test_each_trap_is_found_before_a_record_is_lost_and_the_commands_repair_it(
     for group in losing:
         reads(client, group, sources[group], Action.REJECT)
     for topic in ("dlq.missing", "dlq.closed", "dlq.other.dlq", "dlq.compacted"):
-        assert [item.value for item in client.read(topic, expected=1)] == [b"x"]
+        assert [record.value for record in client.read(topic, expected=1)] == [b"x"]
 
     features = client.jvm.org.apache.kafka.clients.admin
     kind = features.FeatureUpdate.UpgradeType

@@ -124,7 +124,7 @@ def landed(
         dlq={"source": "kafka", "subscribe_pattern": r"dlq\.proof"},
     )
     done = run(spark, settings, BRONZE, SILVER)
-    assert {table: item.status for table, item in done.items()} == dict.fromkeys(done, "passed")
+    assert {table: stage_run.status for table, stage_run in done.items()} == dict.fromkeys(done, "passed")
     return settings
 
 
@@ -243,7 +243,7 @@ def test_topologies_stand_in_gold_with_their_health(
     lines = pushed(broker, kafka)
     put(settings.landing_of("streams-requests") / "kafka-request.log", "".join(f"{line}\n" for line in lines).encode())
     done = run(spark, settings, *OF_TOPOLOGIES, feed="topology")
-    assert {table: item.status for table, item in done.items()} == dict.fromkeys(OF_TOPOLOGIES, "passed")
+    assert {table: stage_run.status for table, stage_run in done.items()} == dict.fromkeys(OF_TOPOLOGIES, "passed")
 
     current = {row["group_id"]: row for row in rows(settings, "gold.topology_current")}
     assert {group: row["health"] for group, row in current.items()} == HEALTH

@@ -194,7 +194,7 @@ def test_two_machines_with_copies_of_a_warehouse(happened: Happened, kafka: Kafk
     assert "Traceback" not in complaint
 
     def standing_once() -> bool:
-        letters = [dict(item.headers)["afterlog.replay.record"] for item in kafka.read(name, committed=True)]
+        letters = [dict(record.headers)["afterlog.replay.record"] for record in kafka.read(name, committed=True)]
         return len(letters) == len(set(letters)) == count
 
     assert standing_once()
@@ -321,14 +321,14 @@ def test_a_letter_stays_the_same_when_its_topics_id_is_learned(
         {
             "learned.jsonl": [
                 line(
-                    item.offset,
+                    record.offset,
                     topic=name,
-                    timestamp=item.timestamp,
-                    key=item.key,
-                    value=item.value,
-                    headers=item.headers,
+                    timestamp=record.timestamp,
+                    key=record.key,
+                    value=record.value,
+                    headers=record.headers,
                 )
-                for item in kafka.read(name, expected=3)
+                for record in kafka.read(name, expected=3)
             ]
         },
     )

@@ -132,7 +132,7 @@ def test_a_person_approves_and_each_record_goes_back_once(
     assert f"Replay plan {plan}?" in asked
     assert done["xcoms"]["run"]["replayed"] == 4
     assert done["xcoms"]["outcome"]["outcomes"] == {"UNKNOWN": 4}
-    assert [item.value for item in kafka.read(TOPIC, expected=10, committed=True)][6:] == [b"0", b"1", b"2", b"3"]
+    assert [record.value for record in kafka.read(TOPIC, expected=10, committed=True)][6:] == [b"0", b"1", b"2", b"3"]
 
     again = airflow.run("replay", parameters)
     assert states(again)["choose"] == "skipped"

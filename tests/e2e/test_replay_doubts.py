@@ -456,7 +456,7 @@ def test_the_first_place_and_time_survive_every_round(
         is_timed = {number: number_of_round == 0 or chance.random() < 0.3 for number in range(count)}
         share = {number for number, writer in written.items() if writer.startswith("kip")}
         bare = {number for number, writer in written.items() if writer == "kip-1191"}
-        times = {item.offset: item.timestamp for item in standing(settings, topic)}
+        times = {record.offset: record.timestamp for record in standing(settings, topic)}
         directory = Path(settings.warehouse) / "silver" / "dlq_records"
         rows = letters_row(settings, topic, count, number_of_round, now)
         for number, row in enumerate(rows):
@@ -510,12 +510,12 @@ def test_the_replayed_record_itself_tells_its_first_place_when_tables_are_lost(
     kafka.produce(topic, [Message(b"0", b"k", timestamp=1_700_000_000_000)])
     warehouse = letters(settings, topic, 1, **BARE)
     actions.run(warehouse, planned(warehouse))
-    (first,) = [item for item in standing(settings, topic) if item.letter]
+    (first,) = [record for record in standing(settings, topic) if record.letter]
     shutil.rmtree(settings.warehouse)
     again = constant(original_offset=first.offset, dlq_offset=1, _bronze_id="again")
     warehouse = letters(settings, topic, 1, **BARE, **again)
     actions.run(warehouse, planned(warehouse))
-    found = [dict(item.headers) for item in standing(settings, topic) if item.letter.endswith(":1")]
+    found = [dict(record.headers) for record in standing(settings, topic) if record.letter.endswith(":1")]
     assert [row["afterlog.replay.original"] for row in found] == [f"{topic}:0:0".encode()]
     assert [row["afterlog.replay.timestamp"] for row in found] == [b"1700000000000"]
 
@@ -547,7 +547,7 @@ def test_the_oldest_hop_is_the_first_place(settings: Settings, kafka: KafkaAdmin
     row |= {"timestamp": at, "outcome": "ACKNOWLEDGED", "slice": f"{0:016}:2:orders"}
     put(settings, "silver.acknowledgements", row)
     actions.run(warehouse, planned(warehouse))
-    (found,) = [dict(item.headers) for item in standing(settings, topic) if item.letter]
+    (found,) = [dict(record.headers) for record in standing(settings, topic) if record.letter]
     assert found["afterlog.replay.original"] == b"orders:2:7"
     assert found["afterlog.replay.timestamp"] == b"%d" % round(at.timestamp() * 1000)
 

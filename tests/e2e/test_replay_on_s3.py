@@ -86,7 +86,7 @@ def test_a_run_that_is_killed_and_the_next_one_replay_each_once(lakehouse: Lakeh
         assert time.monotonic() < until
         time.sleep(1)
     assert (ended[0], json.loads(ended[1])["replayed"]) == (0, COUNT)
-    standing = Counter(dict(item.headers)["afterlog.replay.record"] for item in kafka.read(TARGET, committed=True))
+    standing = Counter(dict(record.headers)["afterlog.replay.record"] for record in kafka.read(TARGET, committed=True))
     assert (len(standing), {*standing.values()}) == (COUNT, {1})
 
     assert f"{COUNT} of {COUNT} records" in lakehouse.said("replay", "status", plan["plan"])[1].replace(",", "")

@@ -103,7 +103,7 @@ def test_one_run_reads_two_clusters_and_one_while_the_other_is_away(
     assert letters(settings) == {"eu": 9, "us": 4}
     checks = {check.name: check for check in doctor.diagnose(settings)}
     assert (checks["eu: topics of dlq"].state, checks["us: topics of dlq"].state) == ("ok", "error")
-    fresh = {item.cluster: item for item in freshness.freshness(Warehouse(settings)) if item.table == BRONZE}
+    fresh = {entry.cluster: entry for entry in freshness.freshness(Warehouse(settings)) if entry.table == BRONZE}
     assert (fresh["eu"].unread_offsets, fresh["us"].unread_offsets) == (0, None)
 
 
@@ -180,7 +180,7 @@ def test_each_cluster_gets_its_own_records_back_and_once(
 
     def standing(name: str) -> list[str]:
         with KafkaAdmin(servers[name]) as client:
-            return [(item.value or b"").decode() for item in client.read(source)]
+            return [(record.value or b"").decode() for record in client.read(source)]
 
     for done, name in enumerate(servers):
         where = f"original_topic = '{source}'"

@@ -193,7 +193,7 @@ def test_spark_makes_the_tables_that_a_checkout_makes(
     done(running.afterlog("run"))
     made = running.directory / "warehouse"
     compared = Comparer(Renames()).warehouses(warehouse, made)
-    assert {item.table: item.findings for item in compared if not item.is_equal} == {}
+    assert {comparison.table: comparison.findings for comparison in compared if not comparison.is_equal} == {}
     assert {"bronze.record_batches", "silver.dlq_records", "gold.dlq_incidents"} <= {
         item.table for item in compared if item.now
     }

@@ -126,7 +126,7 @@ def test_duckdb_answers_what_spark_answers(name: str, rich: Settings, spark: Spa
 
 
 @engines.thorough
-@pytest.mark.parametrize("name", [name for name, item in ask.questions().items() if ":now" in item.text])
+@pytest.mark.parametrize("name", [name for name, question in ask.questions().items() if ":now" in question.text])
 def test_duckdb_answers_what_spark_answers_at_other_times(name: str, rich: Settings, spark: SparkSession) -> None:
     compared(ask.questions()[name], rich, spark, [{"now": moment, **PLACES[0]} for moment in OTHER_MOMENTS])
 

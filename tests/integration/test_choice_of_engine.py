@@ -65,7 +65,7 @@ def check(found: Engines, made: Iterable[Settings]) -> None:
     claimed = {table for table in of_auto if isinstance(kinds[table], Split) or suits_duckdb(table)}
     assert of_auto == {table: DUCKDB if table in claimed else SPARK for table in of_auto}
     both = Comparer(Renames()).warehouses(*(Path(settings.warehouse) for settings in made))
-    different = {item.table: item.findings for item in both if not item.is_equal}
+    different = {comparison.table: comparison.findings for comparison in both if not comparison.is_equal}
     assert {table for table in different if not table.startswith("quality.")} == set(), different  # they tell engines
 
 

@@ -43,7 +43,7 @@ def test_a_clock_that_goes_back_a_year_and_is_set_right(empty_warehouse: Path, t
         return done.stdout
 
     def run(batch: int, shift: timedelta) -> None:
-        land(settings, {f"{batch}.jsonl": [line(3 * batch + item) for item in range(3)]})
+        land(settings, {f"{batch}.jsonl": [line(3 * batch + offset) for offset in range(3)]})
         afterlog("run", "--feed", "dlq", shift=shift)
 
     def clocks(shift: timedelta) -> list[str]:

@@ -70,7 +70,7 @@ def land(spark: SparkSession, settings: Settings, copies: Iterable[Copy]) -> Non
         for copy in copies
     ]
     schema = ", ".join(f"`{column.name}` {column.type}" for column in BRONZE.columns)
-    frame = spark.createDataFrame([[item.get(name) for name in names] for item in given], schema).coalesce(1)
+    frame = spark.createDataFrame([[row.get(name) for name in names] for row in given], schema).coalesce(1)
     Warehouse(settings, spark).insert(frame, BRONZE)
 
 
@@ -146,7 +146,7 @@ def hold_equal(spark: SparkSession, settings: Settings, seed: int, places: int, 
         assert {name: getattr(done, name) for name in counts} == counts
         assert done.read == sum(counts.values()) == len(fresh)
         expected = {
-            offset: {topic_id: (item.content, item.lossy, item.bronze_id) for topic_id, item in here.items()}
+            offset: {topic_id: (copy.content, copy.lossy, copy.bronze_id) for topic_id, copy in here.items()}
             for offset, here in model.items()
         }
         assert standing(spark, settings) == expected
@@ -199,10 +199,10 @@ def test_one_record_counts_once_downstream(spark: SparkSession, settings: Settin
     for offset, steps in enumerate(COPIES.values()):
         for number, step in enumerate(steps):
             batches[number] += [
-                of_topic(offset, item.content, item.topic_id)
-                if item.topic_id
-                else of_file(offset, item.content, lossy=item.lossy)
-                for item in step
+                of_topic(offset, copy.content, copy.topic_id)
+                if copy.topic_id
+                else of_file(offset, copy.content, lossy=copy.lossy)
+                for copy in step
             ]
     for batch in batches.values():
         land(spark, settings, batch)
@@ -327,7 +327,7 @@ def test_a_run_that_dies_between_two_steps_converges(
     batch_taken(model, refused, [of_file(0, "c"), of_file(1, "?", lossy=True), of_file(2, "c")])
     batch_taken(model, refused, fresh)
     assert standing(spark, settings) == {
-        offset: {topic_id: (item.content, item.lossy, item.bronze_id) for topic_id, item in here.items()}
+        offset: {topic_id: (copy.content, copy.lossy, copy.bronze_id) for topic_id, copy in here.items()}
         for offset, here in model.items()
     }
     assert {row["_bronze_id"] for row in rows(spark, settings, "quarantine.dlq_records")} == refused != set()

@@ -53,7 +53,7 @@ def test_dead_letters_of_the_demo_show_every_profile_fill_the_quarantine_and_mee
         16,
         3,
     )
-    assert {item.status for item in gold} == {"passed"}
+    assert {stage_run.status for stage_run in gold} == {"passed"}
     quarantine = Warehouse(settings, spark).read("quarantine.dlq_records")
     assert quarantine.where("array_contains(violations, 'grain.conflict')").count() == 1
     accepted = Warehouse(settings, spark).read("silver.dlq_records")

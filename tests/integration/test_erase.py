@@ -186,7 +186,7 @@ def test_a_person_is_in_no_file_and_all_counts_stay(spark: SparkSession, setting
     warehouse = Warehouse(settings)
     versions = {table: warehouse.last_version(table) for table in tables(settings)}
     found = run(spark, settings, feed=None)  # nothing is new, and nothing is read again
-    assert {item.status for item in found.values()} <= {"held", "idle"}
+    assert {stage_run.status for stage_run in found.values()} <= {"held", "idle"}
     assert {table: warehouse.last_version(table) for table in tables(settings)} == versions
     assert counts(settings) == before
 

@@ -356,7 +356,7 @@ def counts(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> No
 def usual_rate(truth: Truth) -> Fraction | None:
     """Return how many records an hour the owner dead-letters at the hour of the week, by up to 8 weeks before."""
     hour, week = 3600 * SECOND, 7 * 24 * 3600 * SECOND
-    timed = [(key[:2], item) for key, of in truth.silver.letters.items() for item in of if item.has_time]
+    timed = [(key[:2], letter) for key, of in truth.silver.letters.items() for letter in of if letter.has_time]
     times = [(owner, item.at - item.at % hour) for owner, item in timed]
     begin = truth.letters[0].at - truth.letters[0].at % hour
     hours = sorted({at for _, at in times})
@@ -533,20 +533,20 @@ def suspected_attribute(truth: Truth, row: Mapping[str, Any], found: Mapping[str
 )
 def suspected_group(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     assert found["group"] == truth.key[0]
-    first = min(item.at for key, of in truth.silver.letters.items() if key[:2] == truth.key[:2] for item in of)
+    first = min(letter.at for key, of in truth.silver.letters.items() if key[:2] == truth.key[:2] for letter in of)
     before = (truth.letters[0].at - first) // SECOND
     assert before > 0
     assert found["minutes"] is None or int(found["minutes"]) == before // 60
     assert found["hours"] is None or int(found["hours"]) == before // 3600
-    assert any(key[2] == truth.topic and item.at < first for key, of in truth.silver.letters.items() for item in of)
+    assert any(key[2] == truth.topic and letter.at < first for key, of in truth.silver.letters.items() for letter in of)
 
 
 @sentence(re.escape(story.no_change(knows_deployments=False)))
 def no_change(truth: Truth, row: Mapping[str, Any], found: Mapping[str, str]) -> None:
     """Check that the owner is not new on the topic: no other change lands here."""
     hour, begin = 3600 * SECOND, truth.letters[0].at
-    first = min(item.at for key, of in truth.silver.letters.items() if key[:2] == truth.key[:2] for item in of)
-    of_topic = min(item.at for key, of in truth.silver.letters.items() if key[2] == truth.topic for item in of)
+    first = min(letter.at for key, of in truth.silver.letters.items() if key[:2] == truth.key[:2] for letter in of)
+    of_topic = min(letter.at for key, of in truth.silver.letters.items() if key[2] == truth.topic for letter in of)
     assert not (truth.topic and of_topic < first - hour and first < begin <= first + 24 * hour)
 
 

@@ -69,7 +69,7 @@ def made(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.Te
     place = tmp_path_factory.mktemp("made")
     settings = warehouse_of(empty_warehouse, place)
     for batch in range(3):
-        lines = [line(10 * batch + item, key=b"a person" if item == 3 else b"k") for item in range(10)]
+        lines = [line(10 * batch + offset, key=b"a person" if offset == 3 else b"k") for offset in range(10)]
         landed(settings, {f"{batch}.jsonl": lines})
         run_stages(spark, settings)
     return place

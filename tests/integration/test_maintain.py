@@ -34,7 +34,7 @@ def files(settings: Settings) -> set[str]:
 
 
 def maintained(settings: Settings) -> dict[str, Maintained]:
-    return {item.table: item for item in maintain(settings, 0, False, said.append)}
+    return {maintained_table.table: maintained_table for maintained_table in maintain(settings, 0, False, said.append)}
 
 
 said: list[str] = []
@@ -86,8 +86,8 @@ def test_a_killed_one_is_gone_on_with(spark: SparkSession, settings: Settings, m
         with pytest.raises(KeyboardInterrupt):
             maintained(settings)
     assert len(removed) == 2
-    assert sum(item.files for item in maintained(settings).values()) > 0
-    assert not any(item.files for item in maintained(settings).values())
+    assert sum(maintained_table.files for maintained_table in maintained(settings).values()) > 0
+    assert not any(maintained_table.files for maintained_table in maintained(settings).values())
     assert contents(spark, settings) == before
 
 

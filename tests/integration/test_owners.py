@@ -74,7 +74,7 @@ def connectors(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pyt
     def made(place: Path) -> Settings:
         settings = warehouse_of(empty_warehouse, place)
         land(settings, {f"{name}.jsonl": letters(name, range(6)) for name in ("people-jdbc", "people-elastic")})
-        assert {item.status for item in run_needed(spark, settings, *NEEDED).values()} <= {"passed", "idle"}
+        assert {stage_run.status for stage_run in run_needed(spark, settings, *NEEDED).values()} <= {"passed", "idle"}
         return settings
 
     return made(tmp_path_factory.mktemp("connectors"))

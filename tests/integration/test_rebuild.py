@@ -170,7 +170,7 @@ def test_tables_of_empty_inputs_are_empty(
     settings = warehouse_of(empty_warehouse, tmp_path)
     with lock.writer(settings, "test"):
         made = [summaries.rebuild(Warehouse(settings, spark), stage) for stage in stages_of_type(Summarise)]
-    assert {item.status for item in made} == {"idle"}
+    assert {stage_run.status for stage_run in made} == {"idle"}
     assert {stage_run.status for stage_run in go(spark, settings).values()} == {"idle"}
     first(settings)
     go(spark, settings)

@@ -83,7 +83,7 @@ def repaired(settings: Settings, **how: Any) -> list[Repaired]:
 
 def errors(settings: Settings) -> set[str]:
     held = ("dlq.held", "of its scopes are held")
-    found = (item for item in doctor.diagnose(settings) if item.state == "error")
+    found = (check for check in doctor.diagnose(settings) if check.state == "error")
     return {named.name for named in found if not any(text in named.finding for text in held)}
 
 

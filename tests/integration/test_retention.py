@@ -44,7 +44,10 @@ def keeping(settings: Settings, **ages: Any) -> Settings:
 
 
 def maintained(settings: Settings, now: datetime = NOW, is_dry_run: bool = False) -> dict[str, Maintained]:
-    return {item.table: item for item in maintain(settings, 7, is_dry_run, lambda sentence: None, now)}
+    return {
+        maintained_table.table: maintained_table
+        for maintained_table in maintain(settings, 7, is_dry_run, lambda sentence: None, now)
+    }
 
 
 def is_idle(settings: Settings, *tables: str) -> bool:
@@ -58,7 +61,7 @@ def millis(at: datetime) -> int:
 
 def test_bronze_goes_and_comes_back_uncounted(spark: SparkSession, settings: Settings) -> None:
     for number in range(3):
-        land(settings, {f"{number}.jsonl": [line(10 * number + item) for item in range(4)]})
+        land(settings, {f"{number}.jsonl": [line(10 * number + offset) for offset in range(4)]})
         run_chain(spark, settings)
     before, short = rows(spark, settings, SILVER), keeping(settings, bronze="30 days")
 
@@ -71,7 +74,7 @@ def test_bronze_goes_and_comes_back_uncounted(spark: SparkSession, settings: Set
     assert maintained(short, later)[BRONZE].rows == 0
     assert is_idle(settings, BRONZE, SILVER)
 
-    land(settings, {"0.jsonl": [line(item) for item in range(5)]})  # one more line
+    land(settings, {"0.jsonl": [line(offset) for offset in range(5)]})  # one more line
     assert run_chain(spark, settings)[SILVER].duplicates == 4
     assert len(rows(spark, settings, BRONZE)) == 5
     assert len(rows(spark, settings, SILVER)) == 13
@@ -85,7 +88,7 @@ def test_rows_of_a_clock_that_went_back_go_when_they_are_old(
     at = moments.now()
     for number, days in enumerate((0, -365, -364, 1)):
         monkeypatch.setattr(moments, "now", lambda days=days: at + timedelta(days=days))
-        land(settings, {f"{number}.jsonl": [line(10 * number + item) for item in range(4)]})
+        land(settings, {f"{number}.jsonl": [line(10 * number + offset) for offset in range(4)]})
         run_chain(spark, settings)
         assert maintained(keeping(settings, bronze="30 days"), at + timedelta(days=days))[BRONZE].rows == 0
     short = keeping(settings, bronze="30 days")
@@ -94,7 +97,7 @@ def test_rows_of_a_clock_that_went_back_go_when_they_are_old(
 
 
 def test_quarantined_rows_can_be_readmitted_until_they_are_old(spark: SparkSession, settings: Settings) -> None:
-    lines = [line(item) for item in range(20)] + [line(item, headers=BROKEN) for item in (20, 21)]
+    lines = [line(offset) for offset in range(20)] + [line(offset, headers=BROKEN) for offset in (20, 21)]
     land(settings, {"a.jsonl": lines})
     tolerant = settings.model_copy(update={"tolerance": 1.0})
     run(spark, tolerant, BRONZE, SILVER)
@@ -120,7 +123,7 @@ def test_quarantined_rows_can_be_readmitted_until_they_are_old(spark: SparkSessi
 
 def test_topics_have_ages_of_their_own(spark: SparkSession, settings: Settings) -> None:
     topics = ("dlq.orders", "dlq.payments", "dlq.payments.eu")
-    land(settings, {"a.jsonl": [line(item, topic=topic) for topic in topics for item in range(3)]})
+    land(settings, {"a.jsonl": [line(offset, topic=topic) for topic in topics for offset in range(3)]})
     run_chain(spark, settings)
     short = keeping(settings, bronze="30 days", topics={"dlq.payments": "forever", "dlq.payments*": "3 days"})
     for days, left in ((2, {*topics}), (4, {*topics[:2]}), (40, {topics[1]})):
@@ -130,7 +133,7 @@ def test_topics_have_ages_of_their_own(spark: SparkSession, settings: Settings) 
 
 
 def test_rows_that_a_stage_has_still_to_read_stay(spark: SparkSession, settings: Settings) -> None:
-    land(settings, {"a.jsonl": [line(item) for item in range(3)]})
+    land(settings, {"a.jsonl": [line(offset) for offset in range(3)]})
     run_chain(spark, settings, BRONZE)
     short, later = keeping(settings, bronze="1 day"), NOW + timedelta(days=9)
     done = maintained(short, later)[BRONZE]
@@ -141,7 +144,7 @@ def test_rows_that_a_stage_has_still_to_read_stay(spark: SparkSession, settings:
 
 
 def test_stats_say_what_is_too_old(spark: SparkSession, settings: Settings) -> None:
-    land(settings, {"a.jsonl": [line(item) for item in range(3)]})
+    land(settings, {"a.jsonl": [line(offset) for offset in range(3)]})
     run_chain(spark, settings)
     short = keeping(settings, tables={COUNTS: "1 day"})
     found = {stat.table: stat.aged_bytes for stat in stats(Warehouse(short))}

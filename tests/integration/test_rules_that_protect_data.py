@@ -136,7 +136,7 @@ def test_small_files_are_merged_at_times_and_nobody_reads_anything_twice(
     assert offsets(spark, settings, SILVER) == list(range(7))
     assert offsets(spark, settings, QUARANTINE) == list(range(10, 14))
     before = versions(settings)
-    assert {item.status for item in run_chain(spark, settings).values()} == {"idle"}
+    assert {stage_run.status for stage_run in run_chain(spark, settings).values()} == {"idle"}
     assert versions(settings) == before
 
 
@@ -312,7 +312,7 @@ def test_required_profile_breaks_with_its_hint(spark: SparkSession, settings: Se
 
     assert silver.status == "broken"
     assert silver.verdict is not None
-    failed = {(item.scope, item.code): (item.failing, item.candidates) for item in silver.verdict.failed}
+    failed = {(outcome.scope, outcome.code): (outcome.failing, outcome.candidates) for outcome in silver.verdict.failed}
     assert failed["dlq.payments", "header_profile.required"] == (17, 20)
     assert "share.group.dlq.disposition.header.enable" in (silver.message or "")
 
@@ -408,7 +408,7 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
     )
 
     done_of_ledger = run_needed(spark, own, "gold.message_ledger", GOLD, "gold.dlq_incidents")
-    assert {item.status for item in done_of_ledger.values()} <= {"passed", "idle"}
+    assert {stage_run.status for stage_run in done_of_ledger.values()} <= {"passed", "idle"}
     places = {(row["topic"], row["partition"], row["offset"]) for row in rows(spark, own, "gold.message_ledger")}
     assert places == {("parcels", 3, offset) for offset in range(20)}
     assert sum(row["record_count"] for row in rows(spark, own, GOLD)) == 27
@@ -541,5 +541,5 @@ def test_warehouse_by_uri_gives_the_same_tables(spark: SparkSession, settings: S
     again = run_chain(spark, remote)
     run_chain(spark, settings)
 
-    assert {item.status for item in again.values()} == {"idle"}
+    assert {stage_run.status for stage_run in again.values()} == {"idle"}
     assert tables(settings.model_copy(update={"warehouse": str(tmp_path / "remote")})) == tables(settings)

@@ -381,7 +381,7 @@ def test_rows_go_by_their_age_under_the_lease(place: str) -> None:
     assert [action["txn"]["version"] for action in last if "txn" in action] == [4]
     with lock.writer(settings, "the test"), pytest.raises(WriterBusy):
         rewriting.replace_files(warehouse, runs.table, 3, {}, [], "RETENTION")  # that version is another writer's
-    assert [item.rows for item in maintain.maintain(settings, 7, False, print)] == [0]
+    assert [maintained_table.rows for maintained_table in maintain.maintain(settings, 7, False, print)] == [0]
 
 
 def test_a_command_sees_files_as_it_first_read_them_but_for_its_own(place: str) -> None:

@@ -77,7 +77,7 @@ def test_one_run_lands_all_clusters_and_mixes_none(
     land(eu, {"more.jsonl": [line(100 + offset) for offset in range(2)]})
     assert run(spark, settings, BRONZE, SILVER)[SILVER].held == 20
     assert len(rows(settings, SILVER)["eu"]) == 7
-    entries = {(item.cluster, item.table): item for item in freshness.freshness(Warehouse(settings))}
+    entries = {(entry.cluster, entry.table): entry for entry in freshness.freshness(Warehouse(settings))}
     assert entries["us", SILVER].held_scopes == ("cluster:us/dlq.orders",)
     assert entries["eu", SILVER].held_scopes == ()
     assert entries["eu", BRONZE].unread_files == entries["us", BRONZE].unread_files == 0

@@ -156,7 +156,7 @@ def landed_at_random(dice: random.Random, spark: SparkSession, settings: Setting
 
 def goes_on(done: dict[str, Any]) -> None:
     assert {stage_run.status for stage_run in done.values()} <= {"passed", "idle"}, {
-        table: item.message for table, item in done.items() if item.status not in ("passed", "idle")
+        table: stage_run.message for table, stage_run in done.items() if stage_run.status not in ("passed", "idle")
     }
 
 

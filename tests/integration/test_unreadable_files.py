@@ -72,12 +72,14 @@ def test_a_file_of_which_no_line_can_be_read_breaks_the_gate_however_small(
     assert f"afterlog readmit {PRODUCERS}" in (producers.message or "")
     assert counts(pushes) == ("broken", 1, 2, 0)
     assert "no line of cut.log can be read." in (pushes.message or "")
-    assert all(item.verdict is not None and not item.verdict.success for item in (letters, producers, pushes))
-    assert [item.refused for item in (letters, producers, pushes)] == [False, True, True]
+    assert all(
+        stage_run.verdict is not None and not stage_run.verdict.success for stage_run in (letters, producers, pushes)
+    )
+    assert [stage_run.refused for stage_run in (letters, producers, pushes)] == [False, True, True]
     # What is in quarantine waits for nobody: the next run has nothing to do there. What is held still is.
-    assert {table: item.status for table, item in run(spark, settings).items() if item.status != "idle"} == {
-        LETTERS: "held"
-    }
+    assert {
+        table: stage_run.status for table, stage_run in run(spark, settings).items() if stage_run.status != "idle"
+    } == {LETTERS: "held"}
 
     found = {check.name: check for check in doctor.diagnose(settings) if check.state == "error"}
     assert others in found["quarantine.dlq_records"].finding

@@ -92,7 +92,7 @@ def test_a_kept_warehouse_is_opened_migrated_run_and_asked(spark: SparkSession, 
     assert all(before.values())
     answer = asked(kept)
     assert answer
-    needed = [item.table for item in migrated(kept, is_dry_run=True)]
+    needed = [migration.table for migration in migrated(kept, is_dry_run=True)]
     assert set(marks(kept).values()) <= {0, *range(SCHEMA + 1)}
     files = {path for path in Path(kept.warehouse).rglob("*.parquet")}
 
@@ -121,7 +121,7 @@ def test_a_run_migrates_before_its_stages(spark: SparkSession, kept: Settings) -
 
 
 def test_a_killed_migration_is_gone_on_with(kept: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    needed = [item.table for item in migrated(kept, is_dry_run=True)]
+    needed = [migration.table for migration in migrated(kept, is_dry_run=True)]
     if not needed:
         pytest.skip("this release has the present schema")
     kind, seen = type(Warehouse(kept).store), [0]
@@ -139,7 +139,7 @@ def test_a_killed_migration_is_gone_on_with(kept: Settings, monkeypatch: pytest.
             list(migrated(kept, is_dry_run=False))
     assert {*marks(kept).values()} == {0, SCHEMA}
     assert migrate.lags(Warehouse(kept))
-    left = [item.table for item in migrated(kept, is_dry_run=False)]
+    left = [migration.table for migration in migrated(kept, is_dry_run=False)]
     assert left == needed[-len(left) :]
     assert 0 < len(left) < len(needed)
     assert {*marks(kept).values()} == {SCHEMA}

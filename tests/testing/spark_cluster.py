@@ -37,7 +37,7 @@ class Worker:
 
     def is_busy(self) -> bool:
         """Tell whether an executor runs."""
-        return any("CoarseGrainedExecutorBackend" in " ".join(_command(item)) for item in self._below())
+        return any("CoarseGrainedExecutorBackend" in " ".join(_command(process)) for process in self._below())
 
     def kill(self) -> None:
         """Kill the worker, then its executors, with -9."""

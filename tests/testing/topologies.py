@@ -89,10 +89,11 @@ def shuffled(draw: st.DrawFn, topology: Topology) -> Topology:
         return Node(node.name, node.node_type, lists[0], node.sink_topic, lists[1], lists[2])
 
     parts = (
-        Subtopology(item.subtopology_id, tuple(map(again, draw(st.permutations(item.nodes)))))
-        for item in draw(st.permutations(topology.subtopologies))
+        Subtopology(subtopology.subtopology_id, tuple(map(again, draw(st.permutations(subtopology.nodes)))))
+        for subtopology in draw(st.permutations(topology.subtopologies))
     )
     stores = (
-        GlobalStore(again(item.source), again(item.processor)) for item in draw(st.permutations(topology.global_stores))
+        GlobalStore(again(store.source), again(store.processor))
+        for store in draw(st.permutations(topology.global_stores))
     )
     return Topology(tuple(parts), tuple(stores))

@@ -211,7 +211,7 @@ def by_client(
     stated += [producer(name, **given) for name, (given, _) in measured().items()]
     land(settings, {"producers.jsonl": stated}, "producers")
     done = run(spark, settings, *TABLES, feed="delivery")
-    assert {name: item.status for name, item in done.items()} == dict.fromkeys(TABLES, "passed"), done
+    assert {name: stage_run.status for name, stage_run in done.items()} == dict.fromkeys(TABLES, "passed"), done
     assert done["silver.producers"].quarantined == 0
     return {row["client_id"]: row for row in rows(spark, settings, TABLES[-1])}
 

@@ -103,9 +103,11 @@ def test_a_column_of_another_type_differs(tmp_path: Path) -> None:
 
 def test_a_table_of_one_version_differs_unless_it_is_renamed(tmp_path: Path) -> None:
     base, now = store(tmp_path / "base", ROWS), store(tmp_path / "now", ROWS, into="silver.dead_letters")
-    assert [item.is_equal for item in compared(base, now).values()] == [False, False]
+    assert [comparison.is_equal for comparison in compared(base, now).values()] == [False, False]
     renamed = compared(base, now, "silver.dlq_records=silver.dead_letters")
-    assert [(item.table, item.is_equal) for item in renamed.values()] == [("silver.dead_letters", True)]
+    assert [(comparison.table, comparison.is_equal) for comparison in renamed.values()] == [
+        ("silver.dead_letters", True)
+    ]
 
 
 @pytest.mark.parametrize("of", ["silver.dlq_records", "silver.dead_letters"])
@@ -113,7 +115,7 @@ def test_a_column_is_renamed_under_either_name_of_its_table(tmp_path: Path, of: 
     now = [{"offset_number" if name == "offset" else name: value for name, value in row.items()} for row in ROWS]
     base, after = store(tmp_path / "base", ROWS), store(tmp_path / "now", now, into="silver.dead_letters")
     renames = ("silver.dlq_records=silver.dead_letters", f"{of}.offset=offset_number")
-    assert [item.is_equal for item in compared(base, after, *renames).values()] == [True]
+    assert [comparison.is_equal for comparison in compared(base, after, *renames).values()] == [True]
 
 
 @pytest.mark.parametrize("text", ["silver.x", "x=y", "silver.x.y=silver.x.z", "silver.x=", "silver.x=y"])

@@ -407,10 +407,18 @@ def test_producers_tell_of_all_messages_around_incidents_if_the_shape_says_so() 
 def test_every_line_is_accepted(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
     """Five scenarios in one warehouse: none of their lines is quarantined, and changes are the suspects' alone."""
     settings = warehouse_of(empty_warehouse, tmp_path)
-    whole = [item for item in made() if not any(name.endswith(HEADLESS) for files in item.files for name in files)]
+    whole = [
+        scenario
+        for scenario in made()
+        if not any(name.endswith(HEADLESS) for files in scenario.files for name in files)
+    ]
     few = sorted(whole, key=lambda item: sum(x.records for x in item.truth))
-    late = [item for item in few if item.batches == 2][:2]
-    pushing = [item for item in few if any(x.first_suspect and x.first_suspect.kind in CHANGES[:2] for x in item.truth)]
+    late = [scenario for scenario in few if scenario.batches == 2][:2]
+    pushing = [
+        scenario
+        for scenario in few
+        if any(x.first_suspect and x.first_suspect.kind in CHANGES[:2] for x in scenario.truth)
+    ]
     chosen = {named.name: named for named in (*late, *pushing[:2], *few)}.values()
     five = list(chosen)[:5]
     duplicates = 0

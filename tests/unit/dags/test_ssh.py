@@ -109,7 +109,7 @@ def test_the_command_ends_with_a_worker_that_is_killed(tmp_path: Path) -> None:
 def test_nothing_is_left_of_a_command_that_ended(tmp_path: Path) -> None:
     ran(script(tmp_path, "echo done"), directory=tmp_path, AFTERLOG_MARK=str(tmp_path))
     until = time.monotonic() + 10
-    while [item for item in psutil.process_iter() if str(tmp_path) in " ".join(_line(item))]:
+    while [process for process in psutil.process_iter() if str(tmp_path) in " ".join(_line(process))]:
         assert time.monotonic() < until
         time.sleep(0.1)
 

@@ -295,7 +295,7 @@ def test_only_the_end_of_a_question_is_a_limit() -> None:
     text = "SELECT 1\nLIMIT 20\n"
     assert unlimited(text) == ("SELECT 1", 20)
     assert unlimited(f"SELECT * FROM (\n{text})") == (f"SELECT * FROM (\n{text})", None)
-    assert {name for name, item in ask.questions().items() if unlimited(item.text)[1]} == {"top_groups"}
+    assert {name for name, question in ask.questions().items() if unlimited(question.text)[1]} == {"top_groups"}
 
 
 def test_a_team_is_told_of_the_alerts_of_its_routes(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,15 +42,15 @@ def texts(statement: exp.Expression | None) -> list[str]:
 def test_spark_makes_schemas_and_external_tables(tool: str) -> None:
     root = "s3a" if tool == "spark" else "s3"
     parsed = [sqlglot.parse_one(line, dialect=tool) for line in printed(tool)]
-    assert [item.args["kind"] for item in parsed] == ["SCHEMA", "SCHEMA", "TABLE", "TABLE"]
-    assert all(item.args["exists"] for item in parsed)
+    assert [statement.args["kind"] for statement in parsed] == ["SCHEMA", "SCHEMA", "TABLE", "TABLE"]
+    assert all(statement.args["exists"] for statement in parsed)
     table = parsed[2].find(exp.Table)
     assert table is not None
     assert [part.name for part in table.parts] == ["cat\"`'alog", "our_gold", "dlq_incidents"]
     location = parsed[2].find(exp.LocationProperty)
     assert location is not None
     assert location.this.this.encode("ascii").decode("unicode_escape") == f"{root}{S3[3:]}/gold/dlq_incidents"
-    assert [item.this.name.lower() for item in parsed[2].find_all(exp.FileFormatProperty)] == ["delta"]
+    assert [statement.this.name.lower() for statement in parsed[2].find_all(exp.FileFormatProperty)] == ["delta"]
 
 
 def test_a_table_of_spark_is_in_its_own_catalog_unless_another_is_named() -> None:

@@ -115,7 +115,7 @@ def test_feeds_that_nobody_set_up_are_a_grey_line_each_and_all_is_well(
 
     assert (said.code, code) == (0, 0)
     assert {item.state for name, item in found.items() if name.startswith("landing ")} == {"ok"}
-    assert all(item.finding.startswith("not set up: put files of ") for item in found.values())
+    assert all(check.finding.startswith("not set up: put files of ") for check in found.values())
     assert re.search(r"^(All is ok|No errors; \d+ warnings?)\.$", said.out, re.MULTILINE)
 
 
@@ -401,4 +401,4 @@ def test_a_page_that_says_less_of_the_age_than_it_should_is_built_again(settings
 def test_a_table_that_was_only_created_is_not_behind(settings: Settings) -> None:
     for table in ("silver.producers", "silver.log_batches", "bronze.producers"):
         store(settings, table)
-    assert {item.table for item in report.freshness(Warehouse(settings)) if item.behind} == set()
+    assert {entry.table for entry in report.freshness(Warehouse(settings)) if entry.behind} == set()

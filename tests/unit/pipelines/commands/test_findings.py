@@ -35,7 +35,7 @@ def settings(settings: Settings) -> Settings:
 
 
 def told(settings: Settings) -> list[str]:
-    return [findings.told_of(item) for item in findings.findings_of(Warehouse(settings), [], NOW)]
+    return [findings.told_of(finding) for finding in findings.findings_of(Warehouse(settings), [], NOW)]
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from tests.testing.deliveries import at, store
 SECRET = 'refused "ada@example.org"\u2028'
 ABOUT_ERRORS = [
     name
-    for name, item in ask.questions().items()
-    if ("silver.dlq_records" in item.text and "error_message" in item.text) or "error_pattern" in item.text
+    for name, question in ask.questions().items()
+    if ("silver.dlq_records" in question.text and "error_message" in question.text) or "error_pattern" in question.text
 ]
 VALUES: dict[str, arguments.Parameter] = {"now": at(9), "topic": "orders", "partition": 0, "offset": 7}
 

@@ -15,12 +15,12 @@ from pipelines.warehouse.schemas import delta_type, schema_of
 
 CONTRACTS = [
     *(contract_of(f"{path.parent.name}.{path.stem}") for path in sorted((ROOT / "expectations").glob("*/[a-z]*.py"))),
-    *(item for item in vars(quality).values() if isinstance(item, Contract)),
+    *(contract for contract in vars(quality).values() if isinstance(contract, Contract)),
 ]
 
 
 def test_a_schema_is_the_one_that_spark_makes_of_a_contract(spark: SparkSession) -> None:
-    assert {item.table.partition(".")[0] for item in CONTRACTS} == {"bronze", "silver", "gold", "quality"}
+    assert {contract.table.partition(".")[0] for contract in CONTRACTS} == {"bronze", "silver", "gold", "quality"}
     for contract in CONTRACTS:
         wanted = StructType()
         for column in contract.stored:
