@@ -110,7 +110,7 @@ def test_fetch(settings: Settings, kafka: KafkaAdmin) -> None:
         two.send("fetched", [Message(b"open", partition=1)])
         places = [("fetched", 0, offset) for offset in range(6)] + [("fetched", 1, offset) for offset in range(4)]
         found = fetch(settings, [*places, ("fetched", 2, 0), ("absent", 0, 0)])
-    in_order = [found[place] for place in places]
+    in_order = [found[coordinate] for coordinate in places]
     assert in_order[0] == Fetched(b"", b"\xff\x00", (("a", None), ("a", b""), ("b", b"\xfe")), 1_600_000_000_000)
     assert [item.value for item in in_order[1:3] if isinstance(item, Fetched)] == [None, b""]
     assert [item.key for item in in_order[1:3] if isinstance(item, Fetched)] == [None, b"x"]

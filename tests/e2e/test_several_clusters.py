@@ -191,7 +191,7 @@ def test_each_cluster_gets_its_own_records_back_and_once(
             ran = command(file, "replay", "run", plan, "--cluster", name)
             assert ran.returncode == 0, ran.stderr
             got = {known: sorted(standing(known)) for known in servers}
-            times = {known: 2 if place <= done else 1 for place, known in enumerate(servers)}
+            times = {known: 2 if index <= done else 1 for index, known in enumerate(servers)}
             assert got == {known: sorted(of_it[known] * times[known]) for known in servers}
 
 

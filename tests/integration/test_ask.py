@@ -43,7 +43,7 @@ HOSTILE = (
     "NULL",
 )
 QUESTIONS = [
-    pytest.param(name, marks=() if place % 6 == 0 else engines.THOROUGH) for place, name in enumerate(ask.questions())
+    pytest.param(name, marks=() if index % 6 == 0 else engines.THOROUGH) for index, name in enumerate(ask.questions())
 ]
 """Where the equality of engines is proven, some of the questions are enough."""
 CAPTURED = datetime(2026, 11, 21, 3, tzinfo=UTC)
@@ -73,14 +73,14 @@ def rich(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.Te
     generate(3_000, 4, directory / "landing")
     land_demo(settings)
     letters = [
-        line(place, topic="dlq.hostile", headers=kip_1191("host'ile", place % 2, place // 4, text, 1, text))
-        for place, text in enumerate(HOSTILE * 3)
+        line(index, topic="dlq.hostile", headers=kip_1191("host'ile", index % 2, index // 4, text, 1, text))
+        for index, text in enumerate(HOSTILE * 3)
     ]
     letters += [
-        line(100 + place, topic="dlq.hostile", headers=kip_1317(disposition=None, original_topic=None))
-        for place in range(3)
+        line(100 + index, topic="dlq.hostile", headers=kip_1317(disposition=None, original_topic=None))
+        for index in range(3)
     ]
-    held = [line(place, topic="dlq.held", headers=BROKEN) for place in range(12)]
+    held = [line(index, topic="dlq.held", headers=BROKEN) for index in range(12)]
     land(settings, {"hostile.jsonl": letters, "held.jsonl": held})
     with lock.writer(settings, "test"):
         runner.run(Warehouse(settings, spark), stages())

@@ -148,7 +148,7 @@ def test_a_share_is_of_the_rows_that_a_rule_speaks_about(spark: SparkSession, se
 
 @pytest.mark.thorough
 def test_lines_without_a_topic_are_of_the_scope_of_their_file(spark: SparkSession, settings: Settings) -> None:
-    unreadable = ["{" + "x" * place for place in range(20)]
+    unreadable = ["{" + "x" * index for index in range(20)]
     few = [f"no JSON {place}" for place in range(12)]
     hostile = "<i>${few}\x1b.jsonl"
     land(settings, {hostile: [*few, *good("dlq.a", *range(300))], "many.jsonl": unreadable})
@@ -439,8 +439,8 @@ def test_held_rows_that_settings_read_otherwise_say_what_they_break_now(
     )
     offsets = [b"none", *(b"%d" % offset for offset in range(1, 9)), *[b"none"] * 11]
     lines = [
-        line(place, topic="dlq.b", headers=[*BROKEN, ("x-topic", b"orders"), ("x-offset", offset)])
-        for place, offset in enumerate(offsets)
+        line(index, topic="dlq.b", headers=[*BROKEN, ("x-topic", b"orders"), ("x-offset", offset)])
+        for index, offset in enumerate(offsets)
     ]
     land(settings, {"a.jsonl": [*good("dlq.a", 1), *lines]})
     run(spark, settings)

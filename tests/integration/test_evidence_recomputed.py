@@ -360,7 +360,7 @@ def usual_rate(truth: Truth) -> Fraction | None:
     times = [(owner, item.at - item.at % hour) for owner, item in timed]
     begin = truth.letters[0].at - truth.letters[0].at % hour
     hours = sorted({at for _, at in times})
-    first = max(at for place, at in enumerate(hours) if not place or hours[place - 1] < at - 8 * week)
+    first = max(at for index, at in enumerate(hours) if not index or hours[index - 1] < at - 8 * week)
     weeks = min((begin - first) // week, 8)
     if weeks < 1:
         return None

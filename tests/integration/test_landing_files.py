@@ -208,7 +208,7 @@ def test_thousands_of_files_make_a_plan_of_one_size(spark: SparkSession, tmp_pat
 def test_a_file_that_is_removed_before_it_is_read(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, kept: list[str]
 ) -> None:
-    land(settings, {name: [line(place)] for place, name in enumerate(["a.jsonl", *kept])})
+    land(settings, {name: [line(index)] for index, name in enumerate(["a.jsonl", *kept])})
     listed = landing.listing
 
     def and_removed(directory: Path) -> dict[str, landing.LandedFile]:

@@ -221,8 +221,8 @@ def test_nothing_that_producers_say_stops_a_table(spark: SparkSession, empty_war
         for offset in (0, MOST)
     ]
     letters += [
-        line(place, topic="dlq.when", headers=kip_1317(timestamp=text))
-        for place, text in enumerate(("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "1582-10-10T12:00:00Z"))
+        line(index, topic="dlq.when", headers=kip_1317(timestamp=text))
+        for index, text in enumerate(("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "1582-10-10T12:00:00Z"))
     ]
     land(settings, {"a.jsonl": [*letters, dead("dlq.t", 0, "t", 7)]})
     told = [acknowledgement("t", partition, offset) for partition in (0, 2**31 - 1) for offset in edges]

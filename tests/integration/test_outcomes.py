@@ -448,7 +448,7 @@ def history(chance: random.Random) -> list[Callable[[Settings], object]]:
                 base = offset + chance.choice((0, 0, 3))
     places = [(topic, partition, offset) for topic in TOPICS[:2] for partition in range(2) for offset in range(24)]
     for number in range(3):
-        told = [acknowledgement(*place, seconds=60 * number) for place in chance.sample(places, 40)]
+        told = [acknowledgement(*coordinate, seconds=60 * number) for coordinate in chance.sample(places, 40)]
         landings.append(partial(land, files={f"{number}.jsonl": told}, feed="acknowledgements"))
     letters = []
     for offset in range(24):

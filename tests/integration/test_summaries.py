@@ -52,7 +52,7 @@ def test_a_grain_that_is_repeated_is_found_in_every_summarised_table(spark: Spar
     contract = contract_of(stage.table)
     types = {column.name: column.type for column in contract.columns}
     whole = tuple(VALUES[types[name]] for name in contract.grain)
-    without = [tuple(None if place == gap else value for place, value in enumerate(whole)) for gap in range(len(whole))]
+    without = [tuple(None if index == gap else value for index, value in enumerate(whole)) for gap in range(len(whole))]
     empty = tuple(None for _ in whole)
     once = dict.fromkeys([whole, *without, empty])
     text = (ROOT / "sql" / "facts" / f"{stage.table.replace('.', '/')}.sql").read_text()

@@ -95,7 +95,7 @@ class History:
         self.fail(
             self.writer(),
             topic,
-            [place for place in places for _ in range(times or self.chance.choice((1, 2, 12)))],
+            [coordinate for coordinate in places for _ in range(times or self.chance.choice((1, 2, 12)))],
         )
         self.tell(topic, places, told or self.chance.choice(("all", "all", "some", "dead", "others", "none")))
 
@@ -110,7 +110,9 @@ class History:
     def repeated_pills(self) -> None:
         topic, base = self.somewhere()
         places = self.places(self.chance.randrange(6, 13), base, 3000, partitions=2)
-        self.fail(self.writer(), topic, [place for place in places for _ in range(self.chance.choice((3, 4)))])
+        self.fail(
+            self.writer(), topic, [coordinate for coordinate in places for _ in range(self.chance.choice((3, 4)))]
+        )
         self.tell(topic, places, self.chance.choice(("all", "some", "none")))
 
     def keys(self, number: int = 0, share: float = 0.0) -> None:
@@ -241,7 +243,9 @@ class History:
         partition = self.chance.choice((0, 2**31 - 1))
         places = [(partition, offset) for offset in [*offsets, least]]
         self.fail(self.chance.choice(("share", "spring")), topic, places)
-        self.tell(topic, [place for place in places if place[1] > 1000], self.chance.choice(("some", "none")))
+        self.tell(
+            topic, [coordinate for coordinate in places if coordinate[1] > 1000], self.chance.choice(("some", "none"))
+        )
 
     def returning(self) -> None:
         """Fail on many records several times, over some half hours."""

@@ -88,7 +88,7 @@ def slice_of(place: int | None, number: int | None, name: str | None) -> str | N
 
 def slices_of(first: int, last: int, number: int, name: str) -> list[str | None]:
     return [
-        slice_of(1000 * place, number, name) for place in range(first // 1000, min(last // 1000, first // 1000 + 3) + 1)
+        slice_of(1000 * index, number, name) for index in range(first // 1000, min(last // 1000, first // 1000 + 3) + 1)
     ]
 
 

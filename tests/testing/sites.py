@@ -28,7 +28,7 @@ _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 def incident_id(number: int) -> str:
     """Return the id of an incident by its number."""
-    digits = "".join(_ALPHABET[number // 32**place % 32] for place in range(7, -1, -1))
+    digits = "".join(_ALPHABET[number // 32**index % 32] for index in range(7, -1, -1))
     return f"{digits[:4]}-{digits[4:]}"
 
 

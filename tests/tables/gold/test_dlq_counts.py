@@ -47,7 +47,7 @@ def test_a_record_whose_headers_do_not_name_its_place_is_a_source_record_of_its_
         ("orders", None, 7),
         ("orders", 0, None),
     ]
-    letters = [letter(number, *place) for number, place in enumerate([*places, *unplaced])]
+    letters = [letter(number, *coordinate) for number, coordinate in enumerate([*places, *unplaced])]
     assert counted(spark, *letters) == {
         ("0000000000000000:0:orders", "orders"): (3, 2),
         (None, None): (4, 4),

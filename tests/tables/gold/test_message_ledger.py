@@ -44,8 +44,8 @@ def test_all_source_records_are_in_the_ledger_once(spark: SparkSession, captured
     places = {(source["topic"], source["partition"], source["offset"]) for source in sources()}
 
     assert {place for place in found if place[0] in topics} == places
-    assert {found[place]["acknowledgement_count"] for place in places} == {1}
-    assert {(found[place]["outcome"], bool(found[place]["dead_letters"])) for place in places} == {
+    assert {found[coordinate]["acknowledgement_count"] for coordinate in places} == {1}
+    assert {(found[coordinate]["outcome"], bool(found[coordinate]["dead_letters"])) for coordinate in places} == {
         ("ACKNOWLEDGED", False),
         ("DEAD_LETTERED", True),
     }

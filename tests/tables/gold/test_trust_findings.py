@@ -42,7 +42,7 @@ def findings(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
 def test_a_rule_that_more_dead_letters_break_than_usual_is_a_finding(spark: SparkSession, settings: Settings) -> None:
     store(settings, SUMMARY, accepted(NEWEST - 3 * DAY, 990), accepted(NEWEST - HOUR, 90))
     store(settings, QUARANTINE, *(broken(NEWEST - 2 * DAY, "usual") for _ in range(10)))
-    store(settings, QUARANTINE, *(broken(NEWEST - place * HOUR, "risen", "usual") for place in range(10)))
+    store(settings, QUARANTINE, *(broken(NEWEST - index * HOUR, "risen", "usual") for index in range(10)))
     # another topic has the same rule, and no usual share
     store(settings, SUMMARY, accepted(NEWEST, 50, "dlq.new"))
     store(settings, QUARANTINE, *(broken(NEWEST, "risen", topic="dlq.new") for _ in range(50)))
@@ -166,8 +166,8 @@ def test_dead_letters_that_came_after_later_ones_are_a_finding(spark: SparkSessi
     store(
         settings,
         SUMMARY,
-        *(hour("dlq.history", place, 9, 30) for place in range(4)),  # lands at once
-        *(hour("dlq.slow", place, 9, 30 + place) for place in range(4)),  # lands in order
+        *(hour("dlq.history", index, 9, 30) for index in range(4)),  # lands at once
+        *(hour("dlq.slow", index, 9, 30 + index) for index in range(4)),  # lands in order
         hour("dlq.late", 0, 2, 0.5, 7),
         hour("dlq.late", 1, 1, 1.5, 4),
         hour("dlq.late", 2, 0, 2.5),

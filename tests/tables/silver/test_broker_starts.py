@@ -25,7 +25,7 @@ def test_lines_about_starts_are_read_beside_failed_writes(spark: SparkSession, s
     ]
     log = [
         *others,
-        *(started(1 + place, place, component) for place, component in enumerate(COMPONENTS)),
+        *(started(1 + index, index, component) for index, component in enumerate(COMPONENTS)),
         "\tat a.continuation(Of.java:1)",
         *unproduced(6, "first"),
         started(6.5, 4),  # of another thread, between the two events of a failure
@@ -39,7 +39,7 @@ def test_lines_about_starts_are_read_beside_failed_writes(spark: SparkSession, s
     done = run(spark, settings, *TABLES, feed="delivery")
     found = sorted(rows(spark, settings, "silver.broker_starts"), key=lambda row: row["started_at"])
     assert [(row["node_id"], row["component"], row["started_at"].replace(tzinfo=UTC)) for row in found] == [
-        *((place, component, at(1 + place)) for place, component in enumerate(COMPONENTS)),
+        *((index, component, at(1 + index)) for index, component in enumerate(COMPONENTS)),
         (4, "BrokerServer", at(6.5)),
         (5, "BrokerServer", at(8)),
         (6, "BrokerServer", at(11)),

@@ -98,5 +98,5 @@ def test_all_removed_dead_letters_are_found_and_no_other(spark: SparkSession, in
     gaps = rows(spark, settings, "silver.dlq_gaps")
 
     assert len(truth["gaps"]) > 60
-    assert {place for row in gaps for place in range(row["first_offset"], row["last_offset"] + 1)} == truth["gaps"]
+    assert {offset for row in gaps for offset in range(row["first_offset"], row["last_offset"] + 1)} == truth["gaps"]
     assert sum(row["unexplained_count"] for row in gaps) == len(truth["gaps"])

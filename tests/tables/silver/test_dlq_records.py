@@ -221,8 +221,8 @@ def test_whatever_headers_arrive(
     from pyspark.sql import functions as F
 
     given = [
-        {"_bronze_id": str(place), "headers": headers, "key": key, "value": value}
-        for place, (headers, key, value) in enumerate(records)
+        {"_bronze_id": str(index), "headers": headers, "key": key, "value": value}
+        for index, (headers, key, value) in enumerate(records)
     ]
     found = (
         transform(bronze(spark, given), load())

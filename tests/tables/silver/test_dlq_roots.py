@@ -80,7 +80,8 @@ def test_chains_that_change_bit_by_bit_have_the_roots_of_a_whole_computation(
     schema = ", ".join(f"`{column.name}` {column.type}" for column in contract.stored)
     offsets = [slice_ * OFFSETS + offset for slice_ in range(14) for offset in (0, 1)]
     places = [("dlq.a", 0, offset) for offset in offsets]
-    hops = {place: ("dlq.a", 0, place[2] + OFFSETS) for place in places}  # the last one leads to no other hop
+    # The last one leads to no other hop.
+    hops = {coordinate: ("dlq.a", 0, coordinate[2] + OFFSETS) for coordinate in places}
     hops |= {("dlq.far", 3, offset): ("orders", 0, offset) for offset in offsets}
     for changes in range(rounds):
         rows = [("kafka", *place, *origin, name(*place)) for place, origin in hops.items()]

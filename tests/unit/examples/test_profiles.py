@@ -91,10 +91,10 @@ def rows(spark: SparkSession) -> list[Row]:
     bronze = spark.createDataFrame(
         [
             [
-                {**given, "_bronze_id": str(place), "offset": place, **record}.get(column.name)
+                {**given, "_bronze_id": str(index), "offset": index, **record}.get(column.name)
                 for column in BRONZE.columns
             ]
-            for place, record in enumerate(records)
+            for index, record in enumerate(records)
         ],
         schema,
     )

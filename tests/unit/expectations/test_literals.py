@@ -92,7 +92,7 @@ def test_a_table_is_searched_for_what_was_written(tmp_path_factory: pytest.TempP
     for text in texts:
         found = DeltaTable(location).scan(["place"], f"text = {literals.datafusion(text)}")
         places = [row["place"] for batch in found for row in batch.to_struct_array().to_pylist()]
-        assert sorted(places) == [place for place, item in enumerate(texts) if item == text]
+        assert sorted(places) == [index for index, item in enumerate(texts) if item == text]
 
 
 @given(name=NAMES.filter(lambda name: "\0" not in name))  # which Arrow allows in no name

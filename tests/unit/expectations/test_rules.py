@@ -149,7 +149,7 @@ BROKEN = {
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> dict[str, str]:
     rows = spark.createDataFrame(
-        [(place, *row) for place, row in enumerate(ROWS)], "n int, text string, number int, other string"
+        [(index, *row) for index, row in enumerate(ROWS)], "n int, text string, number int, other string"
     )
     columns = [rule.bound("text").broken().alias(name) for name, rule in RULES.items()]
     collected = rows.select("n", *columns).orderBy("n").collect()
@@ -179,12 +179,12 @@ def test_text_of_a_rule_is_only_text(spark: SparkSession) -> None:
         "/*",
         "",
     ]
-    rows = spark.createDataFrame([(place, text) for place, text in enumerate(texts)], "n int, text string")
+    rows = spark.createDataFrame([(index, text) for index, text in enumerate(texts)], "n int, text string")
     rules = [one_of(text) for text in texts]
     rules += [matches("quoted", r"\A" + re.sub(r"([^\w\s\0])", r"\\\1", text) + r"\z") for text in texts]
     columns = [rule.bound("text").broken().alias(f"_{place}") for place, rule in enumerate(rules)]
     for n, *broken in rows.select("n", *columns).orderBy("n").collect():
-        assert [place % len(texts) for place, is_broken in enumerate(broken) if not is_broken] == [n, n]
+        assert [index % len(texts) for index, is_broken in enumerate(broken) if not is_broken] == [n, n]
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -192,7 +192,7 @@ def test_examined_shows_the_gate_a_value_that_fails_where_the_rule_is_broken(spa
     """Great Expectations checks not_null for null, and all other rules only on values that are not null."""
     rule = RULES[name].bound("text")
     rows = spark.createDataFrame(
-        [(place, *row) for place, row in enumerate(ROWS)], "n int, text string, number int, other string"
+        [(index, *row) for index, row in enumerate(ROWS)], "n int, text string, number int, other string"
     )
     examined = rows.select("n", rule.examined()).withColumnRenamed(rule.code, "examined")
     subject = Rule(rule.name, rule.kind, rule.arguments).bound("examined")

@@ -103,7 +103,7 @@ def test_both_enforcers_agree_rule_by_rule_on_every_kind(spark: SparkSession) ->
     pools = (texts, words, whole, ratios, flags, words)
     choose = random.Random(1)
     rows = [tuple(choose.choice(pool) for pool in pools) for _ in range(500)]
-    rows += [tuple(pool[place % len(pool)] for pool in pools) for place in range(max(map(len, pools)))]
+    rows += [tuple(pool[index % len(pool)] for pool in pools) for index in range(max(map(len, pools)))]
     candidates = spark.createDataFrame(rows, EVERY_KIND_SCHEMA).coalesce(1)
 
     verdict = gate(candidates, EVERY_KIND, run_id="r", store=None)

@@ -56,7 +56,7 @@ def test_the_sentence_of_a_broken_gate_names_rules_counts_threshold_hint_and_the
 
 def test_a_gates_message_says_each_reason_once_and_in_few_lines() -> None:
     codes = ["row.no_violations", "z.not_null", *(f"{letter}.not_null" for letter in "abcde")]
-    failed = [outcome(code, 1000 - place, 1000, hint="Look.") for place, code in enumerate(codes)]
+    failed = [outcome(code, 1000 - index, 1000, hint="Look.") for index, code in enumerate(codes)]
     said = sentence_of("silver.x", "dlq.a", failed)
     first, *others = said.split("\n")
     assert first.startswith("z.not_null fails in 999 of 1,000 rows")

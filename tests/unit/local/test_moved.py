@@ -73,8 +73,8 @@ def test_batches_move_with_a_right_checksum(codec: str) -> None:
     def segment(by: int) -> bytes:
         at = log.AT + by
         batches = [
-            log.batch(5 * place, 5, codec=codec, base_timestamp=at + place, max_timestamp=at + place + 4)
-            for place in range(3)
+            log.batch(5 * index, 5, codec=codec, base_timestamp=at + index, max_timestamp=at + index + 4)
+            for index in range(3)
         ]
         marker = log.batch(15, flags=0x30, producer=(7, 0, -1), base_timestamp=at, max_timestamp=at)
         return b"".join([*batches, marker])

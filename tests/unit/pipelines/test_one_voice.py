@@ -511,8 +511,8 @@ def fill(settings: Settings, given: Drawn) -> World:
         if is_muted:
             actions.act(Warehouse(settings), sites.incident_id(number), actions.MUTE, NOW + 10_000 * HOUR)
     letters = [
-        sites.letter(place, routed_at=NOW - age * MINUTE, consumer_group=group, disposition="CLIENT_REJECTED")
-        for place, (age, group) in enumerate(given.letters)
+        sites.letter(index, routed_at=NOW - age * MINUTE, consumer_group=group, disposition="CLIENT_REJECTED")
+        for index, (age, group) in enumerate(given.letters)
     ]
     store(settings, "silver.dlq_records", *letters)
     store(settings, "silver.dlq_control_markers")
@@ -530,7 +530,7 @@ def fill(settings: Settings, given: Drawn) -> World:
     outcomes = Counter(given.messages)
     findings = [{**finding, "since": NOW - HOUR} for finding in given.findings]
     reconciled = []
-    times = [NOW - 7 * (place + 1) * MINUTE for place in range(len(given.messages))]
+    times = [NOW - 7 * (index + 1) * MINUTE for index in range(len(given.messages))]
     for topic in TOPICS:
         if lost := outcomes[topic, "LOST"]:
             lost_at = [at for item, at in zip(given.messages, times, strict=True) if item == (topic, "LOST")]

@@ -275,9 +275,9 @@ def test_the_first_rows_of_a_team_are_those_behind_the_limit_of_all(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     letters = [
-        sites.letter(100 + 30 * group + place, consumer_group=f"{'own' if group > 24 else 'other'}-{group:02}")
+        sites.letter(100 + 30 * group + index, consumer_group=f"{'own' if group > 24 else 'other'}-{group:02}")
         for group in range(50)
-        for place in range(2 if group < 25 else 1)
+        for index in range(2 if group < 25 else 1)
     ]
     store(settings, "silver.dlq_records", *letters)
     with_teams(settings, [{"name": "own", "groups": ["own-*"]}], monkeypatch)

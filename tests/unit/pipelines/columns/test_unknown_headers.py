@@ -215,7 +215,7 @@ def _write(
     original_topic: str | None = None,
 ) -> None:
     """Append rows with these headers to a table, without Spark."""
-    ends = [sum(map(len, rows[:place])) for place in range(len(rows) + 1)]
+    ends = [sum(map(len, rows[:index])) for index in range(len(rows) + 1)]
     text, binary = DataType.string(), DataType.binary()
     pairs = struct_array(
         [
@@ -226,7 +226,7 @@ def _write(
     )
     lists = list_array(Array(ends, DataType.int32()), pairs)
     lacking = list_array(
-        Array([len(missing) * place for place in range(len(rows) + 1)], DataType.int32()),
+        Array([len(missing) * index for index in range(len(rows) + 1)], DataType.int32()),
         Array([*missing] * len(rows), text),
     )
     columns = {

@@ -105,7 +105,7 @@ def write(settings: Settings, table: str, columns: dict[str, str], *rows: dict[s
             return Array(micros, ARROW["bigint"]).cast(ARROW[kind])
         if kind.startswith("array"):
             lists = [value or [] for value in values]
-            offsets = [sum(map(len, lists[:place])) for place in range(len(lists) + 1)]
+            offsets = [sum(map(len, lists[:index])) for index in range(len(lists) + 1)]
             elements = [element for list_ in lists for element in list_]
             return list_array(Array(offsets, ARROW["int"]), Array(elements, ARROW[kind[6:-1]]))
         return Array(values, ARROW[kind])

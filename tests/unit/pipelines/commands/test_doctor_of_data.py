@@ -135,7 +135,7 @@ def test_the_age_of_each_feed_in_use_is_told(settings: Settings, afterlog: Comma
 
 
 def test_a_feed_that_fell_silent_needs_a_look(settings: Settings, afterlog: Command) -> None:
-    dead_letters(settings, *(32 * HOUR + timedelta(minutes=10 * place) for place in range(40)))
+    dead_letters(settings, *(32 * HOUR + timedelta(minutes=10 * index) for index in range(40)))
 
     code, found = checks(afterlog)
     said = afterlog("doctor")
@@ -195,7 +195,7 @@ def test_quarantined_rows_need_a_look(settings: Settings, afterlog: Command) -> 
 def test_data_files_that_are_missing_or_damaged_are_told(
     content: bytes | None, settings: Settings, afterlog: Command
 ) -> None:
-    dead_letters(settings, *(32 * HOUR + timedelta(minutes=10 * place) for place in range(40)))
+    dead_letters(settings, *(32 * HOUR + timedelta(minutes=10 * index) for index in range(40)))
     written(settings, QUARANTINE, {"violations": ["header_profile.not_null"], "_source": "a.jsonl"})
     tables = (BRONZE, SILVER, QUARANTINE)
     for table in tables:
@@ -367,7 +367,7 @@ def test_a_damaged_table_does_not_end_the_examination(settings: Settings, afterl
 
 
 def test_the_report_tells_how_old_each_feed_is(settings: Settings, afterlog: Command) -> None:
-    dead_letters(settings, *(32 * HOUR + timedelta(minutes=10 * place) for place in range(40)))
+    dead_letters(settings, *(32 * HOUR + timedelta(minutes=10 * index) for index in range(40)))
 
     said = afterlog("report")
 

@@ -89,7 +89,7 @@ def test_the_remedy_of_inferred_dispositions_lists_the_incidents_that_they_are_c
 
 def test_lines_without_a_topic_are_told_by_their_files(settings: Settings) -> None:
     store(settings, "gold.trust_findings", FINDING | {"kind": "QUARANTINED"})
-    refused = [sites.letter(place, dlq_topic=None, _source=f"{name}.jsonl") for place, name in enumerate("abcdd")]
+    refused = [sites.letter(index, dlq_topic=None, _source=f"{name}.jsonl") for index, name in enumerate("abcdd")]
     store(settings, "quarantine.dlq_records", *refused, sites.letter(9, _source="of-a-topic.jsonl"))
     assert told(settings) == ["a.jsonl, b.jsonl, c.jsonl and 1 more (no topic): 1 quarantined dead letter"]
 
@@ -129,7 +129,7 @@ MINUTE = timedelta(minutes=1)
 
 def steady(settings: Settings) -> None:
     """Store dead letters every five minutes until 32 hours ago."""
-    times = [NOW - 32 * HOUR - 5 * place * MINUTE for place in range(50)]
+    times = [NOW - 32 * HOUR - 5 * index * MINUTE for index in range(50)]
     rows = ({"cluster": "default", "timestamp": at, "_ingested_at": at} for at in times)
     store(settings, "bronze.dlq_records", *rows)
 

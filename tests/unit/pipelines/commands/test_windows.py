@@ -26,7 +26,7 @@ MINUTE = timedelta(minutes=1)
 def died(settings: Settings, *letters: tuple[timedelta, str | None], markers: tuple[int, ...] = ()) -> None:
     """Store dead letters by age and group, with their summary; the markers among them do not count."""
     rows = [
-        sites.letter(place, routed_at=NOW - age, consumer_group=group) for place, (age, group) in enumerate(letters)
+        sites.letter(index, routed_at=NOW - age, consumer_group=group) for index, (age, group) in enumerate(letters)
     ]
     store(settings, "silver.dlq_records", *rows)
     marked = [
@@ -79,7 +79,7 @@ def test_a_window_counts_what_is_in_it(
 ) -> None:
     place = tmp_path_factory.mktemp("windows")
     settings = load(warehouse=str(place), landing=str(place / "landing"))
-    markers = tuple(place for place, item in enumerate(letters) if item[2])
+    markers = tuple(index for index, item in enumerate(letters) if item[2])
     died(settings, *((age * MINUTE, group) for age, group, _ in letters), markers=markers)
     begin, until = NOW - (after + length) * MINUTE, NOW - after * MINUTE
     expected = Counter(group for age, group, is_marker in letters if not is_marker and after <= age < after + length)

@@ -38,7 +38,7 @@ def model_1(times: list[int]) -> list[tuple[int, int, int, int]]:
     times = sorted(times)
     gaps = [after - before for before, after in pairwise(times)]
     pause = min(max(10 * median_low(gaps), LEAST_PAUSE), MOST_PAUSE) if gaps else LEAST_PAUSE
-    cuts = [place for place, gap in enumerate(gaps, 1) if gap > pause and gap == max(gaps)]
+    cuts = [index for index, gap in enumerate(gaps, 1) if gap > pause and gap == max(gaps)]
     if not cuts:
         return [(times[0], times[-1], len(times), pause)] if times else []
     return [episode for begin, end in pairwise([0, *cuts, len(times)]) for episode in model_1(times[begin:end])]

@@ -187,7 +187,7 @@ def test_a_duration_has_the_unit_of_a_person(seconds: int, said: str) -> None:
 
 
 def every(pause: timedelta, times: int, last: timedelta) -> list[timedelta]:
-    return [last + pause * place for place in range(times)]
+    return [last + pause * index for index in range(times)]
 
 
 @pytest.mark.parametrize(

@@ -139,8 +139,8 @@ def test_a_finding_that_goes_on_is_not_over_though_its_count_changed(settings: S
     def finding(*topics: str) -> dict[str, Any]:
         quiet = {"last_at": NOW - 9 * HOUR, "pause_seconds": 1_800, "predecessor_id": None}
         rows = [
-            incident(place, **quiet, dlq_topics=[{"dlq_topic": name, "last_at": 0}])
-            for place, name in enumerate(topics)
+            incident(index, **quiet, dlq_topics=[{"dlq_topic": name, "last_at": 0}])
+            for index, name in enumerate(topics)
         ]
         opened = [Incident(row, state_of(row, {}, NOW), NOW) for row in rows]
         (found,) = findings_of(Warehouse(settings), (), NOW, opened)

@@ -65,7 +65,7 @@ def test_an_empty_warehouse_is_grey_and_short(settings: Settings) -> None:
 
 
 def test_the_light_is_green_only_if_data_is_fresh_and_nothing_is_wrong(settings: Settings) -> None:
-    dead_letters(settings, *(timedelta(minutes=5 * place) for place in range(1, 200)))
+    dead_letters(settings, *(timedelta(minutes=5 * index) for index in range(1, 200)))
     store(settings, "gold.dlq_incidents", incident(0, last_at=NOW - 9 * HOUR))
     store(settings, "gold.dlq_summary", hour(NOW - HOUR), hour(NOW - 9 * HOUR))
     assert light(settings).colour == "green"
@@ -88,7 +88,7 @@ def test_an_incident_whose_source_topic_is_not_known_names_none(settings: Settin
 
 
 def test_stale_data_is_red_where_it_calls_somebody(settings: Settings) -> None:
-    dead_letters(settings, *(30 * HOUR + timedelta(minutes=5 * place) for place in range(1, 200)))
+    dead_letters(settings, *(30 * HOUR + timedelta(minutes=5 * index) for index in range(1, 200)))
     limited = settings.model_copy(update={"silence": settings.silence.model_copy(update={"after_hours": {"dlq": 6}})})
     for found, colour in ((light(settings), "amber"), (light(limited), "red")):
         assert found.colour == colour
@@ -99,7 +99,7 @@ def test_stale_data_is_red_where_it_calls_somebody(settings: Settings) -> None:
 
 
 def test_a_muted_incident_is_not_loud(settings: Settings) -> None:
-    dead_letters(settings, *(timedelta(minutes=5 * place) for place in range(1, 200)))
+    dead_letters(settings, *(timedelta(minutes=5 * index) for index in range(1, 200)))
     store(settings, "gold.dlq_incidents", incident(0, severity="critical"))
     store(settings, "gold.dlq_summary", hour(NOW - HOUR))
     acting.acted(Warehouse(settings), incident_id(0), mute_until="2999-01-01")
@@ -225,7 +225,7 @@ def test_deployments_are_marked_and_stop_the_page_from_saying_that_it_knows_of_n
 
 
 def test_feeds_are_on_the_front_only_if_they_are_stale(settings: Settings) -> None:
-    dead_letters(settings, *(timedelta(minutes=5 * place) for place in range(1, 200)))
+    dead_letters(settings, *(timedelta(minutes=5 * index) for index in range(1, 200)))
 
     def made_at(now: datetime) -> dict[str, str]:
         content = reading.gather(Warehouse(settings), feeds=feeds_of(settings, now), now=now)
@@ -364,7 +364,7 @@ def test_large_topologies_and_long_differences_are_cut(found: Content) -> None:
 
 
 def test_the_sentence_of_the_front_tells_the_time_of_the_newest_dead_letter(settings: Settings) -> None:
-    dead_letters(settings, *(timedelta(minutes=4 + 5 * place) for place in range(200)))
+    dead_letters(settings, *(timedelta(minutes=4 + 5 * index) for index in range(200)))
     store(settings, "gold.dlq_incidents", incident(0))
     assert gathered(settings).light.sentence.endswith("; data 4 minutes old (newest dead letter 12:26 UTC).")
     text = written(settings)["index.html"]

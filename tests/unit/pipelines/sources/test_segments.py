@@ -194,7 +194,7 @@ def test_a_message_alone(magic: int) -> None:
 def test_messages_compressed_together(magic: int, codec: str, pack: object, key: bytes | None) -> None:
     first = 0 if magic else 100
     values = [b"x" * 70_000, b"", os.urandom(90_000), None]
-    inner = b"".join(message(first + place, magic, value, timestamp=AT + place) for place, value in enumerate(values))
+    inner = b"".join(message(first + index, magic, value, timestamp=AT + index) for index, value in enumerate(values))
     found = alone(wrapped(103, magic, inner, codec, key=key, timestamp=AT + 3, pack=pack))  # type: ignore[arg-type]
     assert (found.error, found.magic, found.compression, found.crc_ok) == (None, magic, codec, True)
     assert (found.base_offset, found.last_offset, found.record_count) == (100, 103, 4)

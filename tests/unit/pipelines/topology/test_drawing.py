@@ -308,7 +308,7 @@ def test_a_picture_of_nothing_says_so(topology: Topology, said: str) -> None:
 
 
 def sizes(chart: Chart) -> list[tuple[float, float]]:
-    return [(100.0 + 20 * (place % 3), 40.0 + 6 * (place % 2)) for place in range(len(chart.shapes))]
+    return [(100.0 + 20 * (index % 3), 40.0 + 6 * (index % 2)) for index in range(len(chart.shapes))]
 
 
 def check(drawing: Drawing, given_sizes: list[tuple[float, float]]) -> None:

@@ -155,7 +155,7 @@ def test_a_time_that_an_older_table_lacks_is_unknown(spark: SparkSession, settin
 
 def test_spark_tells_the_same_times(spark: SparkSession, settings: Settings) -> None:
     start = datetime(2026, 11, 21, 2, 30, tzinfo=UTC)
-    moments = [start + timedelta(seconds=40 * place) for place in range(9)]
+    moments = [start + timedelta(seconds=40 * index) for index in range(9)]
     values = ", ".join(f"('{name}', timestamp_micros({jvmless._micros(at)}))" for at in moments for name in "ab")
     rows = spark.sql(
         f"SELECT * FROM VALUES {values}, ('a', timestamp '9999-12-31 23:59:59'), ('a', null) AS (cluster, at)"
@@ -173,5 +173,5 @@ def test_spark_tells_the_same_times(spark: SparkSession, settings: Settings) -> 
             for item in (ours, by_uri)
         ]
         assert minutes[0] == minutes[1]
-    assert minutes[0] == [start + timedelta(minutes=place) for place in range(6)]
+    assert minutes[0] == [start + timedelta(minutes=index) for index in range(6)]
     assert jvmless.greatest(Warehouse(by_uri, spark), "gold.none", "at", start) is None
