@@ -147,8 +147,8 @@ def changes(known: Known, now_seen: Snapshot, least: str, now: datetime) -> tupl
 
     Findings below the severity ``least`` are not told. If they were told before, they are not over yet.
 
-    An incident is told when it opens or comes back, when it escalates, when its severity, the breadth of its verdict
-    or the order of magnitude of its records rises above all that was told, and when it ends. If only its verdict or its
+    An incident is told when it opens, comes back, escalates or ends. It is also told when its severity, the breadth of
+    its verdict or the order of magnitude of its records rises above what was told before. If only its verdict or its
     DLQ topics changed, it has ``TURNED``. A muted one is told only when it ends. One that began and ended between two
     looks is told once; the first look tells none.
     """

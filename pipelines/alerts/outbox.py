@@ -69,9 +69,8 @@ class Receiver:
 class Outbox:
     """The state of alerts about one cluster of a warehouse.
 
-    ``muted`` has the keys of muted incidents. ``triggered`` has, by route whose receiver keeps alerts open, the
-    ``dedup_key`` of each alert that it got, or may have got, and whose end it did not get. ``receivers`` are those of
-    routes.
+    ``muted`` has the keys of muted incidents. ``triggered`` has the alerts that may be open at receivers that keep
+    alerts open: by route, the ``dedup_key`` of each. ``receivers`` are those of routes.
     """
 
     store: Store
@@ -274,12 +273,12 @@ class Outbox:
         """Return the alerts to send to a route now; a storm becomes one alert, to be saved before it is sent.
 
         An alert waits while an earlier one about the same thing waits, and while its incident is muted. What is held
-        back keeps nothing of the same fingerprint waiting. A receiver that keeps alerts open gets ends in quiet hours,
-        too, and an alert about something that it has open goes out under the key of that, and joins no storm.
+        back keeps nothing of the same fingerprint waiting. A receiver that keeps alerts open gets ends also in quiet
+        hours. An alert about something that it has open is sent under the key of the open alert, and joins no storm.
 
-        A storm is ``storm_from`` alerts within ten minutes, those that were sent included, each of a message with
-        several. Once so many were sent, the others wait until ten minutes after the last one and are one message then,
-        unless one is more severe than all of them or tells an end.
+        A storm is ``storm_from`` alerts within ten minutes. Alerts that were sent count, and each alert of a message
+        with several. Once so many were sent, the others wait until ten minutes after the last one. Then they are one
+        message. One that is more severe than all that were sent, or that tells an end, does not wait.
         """
         alerts: list[Alert] = []
         seen: set[str] = set()

@@ -1,1 +1,1 @@
-"""Catalogs of other tools, which find the tables by name: what they are told, and how each is told."""
+"""Catalogs of other tools, which find the tables by name: the entries that they get, and a module for each."""

@@ -128,15 +128,17 @@ def _names_look_like_a_writers(names: Sequence[str]) -> bool:
 
 
 def decode(records: DataFrame, plans: Plans) -> DataFrame:
-    """Decode the column ``headers``, one row for each row; ``plans`` are those of these rows, and of others.
+    """Decode the column ``headers``, one row for each row; ``plans`` include those of these rows.
 
-    Adds ``header_profile`` (null if no profile knows the record) and ``header_profiles`` (both names if a share group
-    wrote both of its sets), ``<field>_text`` for each of FIELDS (null if absent, empty or, of a number, -1, which
-    writers other than share groups write for unknown; a binary number of the wrong length as ``0x...``),
-    ``missing_headers`` (names that the record lacks, if no set is complete), ``missing_fields`` (the fields that they
-    fill), ``undecodable_headers`` (fields whose bytes are not UTF-8; null if none), ``earlier_hops`` (oldest first),
-    ``reserved_header_collision`` and ``user_headers`` (in order, all headers except those of the record's profile and
-    of profiles whose set is complete).
+    Adds ``reserved_header_collision`` and:
+    - ``header_profile``: null if no profile knows the record
+    - ``header_profiles``: both names if a share group wrote both of its sets
+    - ``<field>_text`` for each of FIELDS: null if absent, empty or, of a number, -1 (which writers other than share
+      groups write for unknown); a binary number of the wrong length as ``0x...``
+    - ``missing_headers``: names that the record lacks, if no set is complete; ``missing_fields``: the fields they fill
+    - ``undecodable_headers``: fields whose bytes are not UTF-8; null if none
+    - ``earlier_hops``: oldest first
+    - ``user_headers``: in order, all headers except those of the record's profile and of profiles whose set is complete
     """
     decoder = _decoder_of(plans.planner)
     names = [F.col(column) for column in records.columns]

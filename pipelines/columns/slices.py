@@ -1,8 +1,8 @@
 """Slices: parts of a topic's partition, a thousand offsets each, that gold tables are computed by.
 
-A slice is named ``<thousands of the offset, 16 digits>:<partition>:<topic>``. In the order of names the ends of all
-logs of about the same length are together, so that new messages touch few files of a table that is sorted by slice. The
-SELECTs of the tables that have slices use the same names.
+A slice is named ``<thousands of the offset, 16 digits>:<partition>:<topic>``. Sorted by name,
+the ends of logs of about the same length are next to each other. So new messages touch few files of a table that is
+sorted by slice. The SELECTs of the tables that have slices use the same names.
 """
 
 from __future__ import annotations

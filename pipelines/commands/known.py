@@ -59,7 +59,7 @@ def topics_of_findings(warehouse: Warehouse) -> set[str]:
 
 
 def unmatched(warehouse: Warehouse) -> Iterator[Sentence]:
-    """Yield what is to be said of ``[[dlq.require]]`` and ``[[privacy]]`` whose topics match none that landed."""
+    """Yield a sentence for each ``[[dlq.require]]`` and ``[[privacy]]`` whose topics match none that landed."""
     settings = warehouse.settings
     if not settings.dlq.require and not settings.privacy:
         return

@@ -114,8 +114,8 @@ def answer(warehouse: Warehouse, wanted: str, form: str = "text", team: str | No
     """Tell the story of the message at TOPIC:PARTITION:OFFSET, or of each message of a trace (``text`` or ``json``).
 
     A trace is given by its id, or by the whole W3C ``traceparent`` header. JSON is one object per message. The exit
-    code is 1 if nothing is known. A ``team`` is told of messages of its topics and applications, and of those whose
-    dead letters are its own.
+    code is 1 if nothing is known. A ``team`` sees the messages of its topics and applications, and those whose dead
+    letters belong to it.
 
     Raises UsageError: a table does not exist, or the text seems meant as a coordinate, but is neither one nor a known
     trace, or all that is known is of other teams.

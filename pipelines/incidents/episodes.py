@@ -114,8 +114,8 @@ def _gap_after(minutes: Sequence[Minute], index: int) -> int | None:
 def _of_version_1(minutes: Sequence[Minute]) -> list[Episode]:
     """Return the episodes of dead letters that were accepted by version 1: nothing regroups what was told.
 
-    A stretch is cut at its longest gap if that is longer than ten times the median of all gaps between its records and
-    than half an hour, or longer than a day. The parts are looked at again.
+    A stretch is cut at its longest gap if this gap is longer than a day, or longer than both half an hour and ten
+    times the median of all gaps between its records. Then each part is looked at in the same way.
     """
     found_episodes: list[Episode] = []
     parts = [(0, len(minutes))]

@@ -1,9 +1,9 @@
 """Replayed records -> the one that a dead letter is about, as topics of one name can follow each other.
 
-A topic that is created anew begins at offset 0 again, so a dead letter that names a coordinate on a target can be about
-a record that stood there before the replay, or that came to stand there in a later topic. The headers of the replay
-tell, if what dead-letters keeps headers. Else the time tells, if it cannot be: then the dead letter is about no
-replayed record. It is about none either if it can be about several.
+A topic that is created anew begins at offset 0 again. So a dead letter that names a coordinate on a target can be about
+an older record, or about one of a later topic. If the writer of the dead letter keeps headers, those of the replay
+identify the record. If it does not, a record is ruled out if its time does not fit. A dead letter that fits no replayed
+record, or several, is about none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A plan -> its records on their targets, each once, whatever happens to the process.
 
-What is committed is learned from the targets at the start of each run, after the plan's transactional id has fenced all
-earlier runs, so no run needs to trust what another one remembered.
+At its start each run fences all earlier runs by the plan's transactional id. Then it reads from the targets which
+records are committed. So no run needs to trust what another one remembered.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ Age = Annotated[str, StringConstraints(pattern=r"^(forever|[1-9]\d{0,4} (day|wee
 class Retention(Section):
     """How old rows become before they go. Without an entry nothing goes.
 
-    ``bronze``, ``quarantine``, ``gold`` and ``quality`` are for the tables of a layer whose rows can go, ``tables`` for
-    one of them, ``topics`` for the rows of a topic in bronze and in quarantine: the first glob pattern that matches
-    counts.
+    ``bronze``, ``quarantine``, ``gold`` and ``quality`` are for those tables of a layer whose rows can go, ``tables``
+    for one such table. ``topics`` are for the rows of a topic in bronze and in quarantine: of its glob patterns, the
+    first that matches counts.
     """
 
     bronze: Age = "forever"

@@ -186,9 +186,9 @@ def decided(
 def contested(contract: Contract) -> str:
     """Return the statement for those of a batch's ``{rows}`` that ``decided`` needs without rows to compare them with.
 
-    That is, the table has no rows within the census's ranges, and the quarantine has none. It needs refused rows, rows
-    whose grain occurs again, by its hash, and rows whose last grain column is null: their hash has their identity. All
-    other rows are accepted, and no row is compared with them.
+    There are none to compare if the table has no rows within the census's ranges, and the quarantine has none. Then
+    ``decided`` needs three kinds of rows: refused ones, those whose grain occurs again (by its hash), and those whose
+    last grain column is null (their hash includes their identity). All others are accepted without a comparison.
     """
     return f"""
         SELECT /*+ BROADCAST(repeated) */ each.* EXCEPT (_hash)

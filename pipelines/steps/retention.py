@@ -1,8 +1,8 @@
 """Rows of a table that are older than the settings want -> files without them, in small steps that are no news.
 
-Only rows go that no stage needs: rows of bronze, of quarantine and of quality by the time of the run that wrote them,
-and rows of gold by their own time, where the head of the SELECT says so (``-- Kept:`` in ``steps/refresh.py``). All
-else stays, as summaries compute whole groups again from it. Rows that a summary refers to, those of
+Only rows that no stage needs go. Rows of bronze, quarantine and quality go by the time of the run that wrote them. Rows
+of gold go by their own time, where the head of the SELECT says so (``-- Kept:`` in ``steps/refresh.py``). All else
+stays, as summaries compute whole groups again from it. Rows that a summary refers to, those of
 ``quarantine.dlq_records``, stay without payload.
 """
 
