@@ -27,7 +27,7 @@ def test_other_jars_have_another_place(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_an_archive_a_jvm_is_told_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(class_data_archive, "place", lambda: tmp_path / "none.jsa")
+    monkeypatch.setattr(class_data_archive, "archive_path", lambda: tmp_path / "none.jsa")
     assert class_data_archive.options() == ()
 
 
@@ -35,7 +35,7 @@ def test_an_archive_that_does_not_suit_is_passed_over_in_silence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "damaged.jsa").write_bytes(b"nothing that HotSpot wrote")
-    monkeypatch.setattr(class_data_archive, "place", lambda: tmp_path / "damaged.jsa")
+    monkeypatch.setattr(class_data_archive, "archive_path", lambda: tmp_path / "damaged.jsa")
     command = [java.ensure() / "bin" / "java", *class_data_archive.options(), "-version"]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
     assert told.stdout == ""
