@@ -279,7 +279,7 @@ def hold(split: SplitBatch, stage: Split, otherwise: Sequence[str] = ()) -> int:
         is_elsewhere = F.lit(False) if split.home is None else is_of_other_cluster(split.home)
         counted = existing_rows.groupBy(is_elsewhere).count().collect()
         counts: dict[bool, int] = {elsewhere: rows for elsewhere, rows in counted}
-        kept_before, misplaced = counts.get(False, 0), counts.get(True, 0)
+        kept_before, of_other_cluster = counts.get(False, 0), counts.get(True, 0)
         existing_rows = existing_rows.where(~is_elsewhere)
         kept = existing_rows.select(*held.grain)
         if otherwise:
