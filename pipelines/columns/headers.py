@@ -20,6 +20,7 @@ from expectations.bronze.dlq_records import HEADERS
 from expectations.rules import INT32, INT64
 from expectations.silver.dlq_records import HOPS
 from pipelines.columns import globs
+from pipelines.columns.envelopes import ENVELOPE, at_path, envelope
 from pipelines.columns.header_cuts import Shape
 from pipelines.columns.header_sets import MOST_WEIGHED, Hop, Plan, Planner, planner_of
 from pipelines.columns.profiles import FIELDS, PROFILES, TOPIC, Encoding, Profile
@@ -44,7 +45,6 @@ CODES: dict[Encoding, int] = {
     "int64": INT64_CODE,
     "integer": INTEGER,
 }
-_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")  # which JSON writes as it is
 HOP_FIELDS = {
     "topic": "original_topic",
     "partition": "original_partition",
@@ -196,13 +196,16 @@ class _Decoder:
     def shaped(self, records: DataFrame) -> DataFrame:
         """Add ``_known``, the headers that any profile knows, the values of paths, and the columns of the shape."""
         if self.planner.paths:
-            records = records.withColumn("_envelope", self._envelope)
-            records = records.withColumn("_paths", self._paths)
+            records = records.withColumn(ENVELOPE, self._envelope).withColumn("_paths", self._paths)
         return records.withColumn("_known", self._known_headers).withColumn("_shape", self._shape)
 
     @cached_property
+    def _envelope(self) -> Column:
+        return envelope(self.profiles)
+
+    @cached_property
     def _paths(self) -> Column:
-        return F.array(*map(_at_path, self.planner.paths))
+        return F.array(*map(at_path, self.planner.paths))
 
     @cached_property
     def _known_headers(self) -> Column:
@@ -264,27 +267,6 @@ class _Decoder:
             return F.when(is_coordinate, F.array_position("_known", header) - 1).otherwise(at)
 
         return F.transform("_known", first)
-
-    @cached_property
-    def _envelope(self) -> Column:
-        """Return the value as JSON if it is one that a profile with paths may read.
-
-        To parse each value would cost too much, so it must have the keys of the mandatory paths of a profile in it.
-        """
-        content = F.col("value")
-        begins = F.substring(content, 1, 1).isin(*(bytes([byte]) for byte in b"{[ \t\r\n"))
-        asked = []
-        for profile in self.profiles:
-            if not profile.paths:
-                continue
-            keys = sorted({key for path in profile.mandatory_paths for key in _keys(path)})
-            holds = [F.contains(content, F.lit(key.encode())) for key in keys if _PLAIN_KEY.fullmatch(key)]
-            applies = F.lit(True)
-            if profile.topic:
-                applies = F.coalesce(F.col("topic").rlike(globs.regex(profile.topic)), F.lit(False))
-            asked.append(reduce(lambda left, right: left & right, holds, applies))
-        json = F.try_validate_utf8(content.cast("string"))
-        return F.when(begins & _any(asked), F.try_parse_json(json))
 
     @cached_property
     def projections(self) -> tuple[list[Column], ...]:
@@ -493,22 +475,6 @@ def _typed(name: str, text: Column) -> Column:
     if name == "offset":
         return F.when(text.rlike(INT64), text.try_cast("bigint"))
     return text
-
-
-def _at_path(path: str) -> Column:
-    """Return the text at a path of the envelope; ``.*`` is an object's only key."""
-    envelope: Column | str = "_envelope"
-    *objects, path = path.split(".*")
-    for at, inner in enumerate(objects):
-        keys = F.try_variant_get(envelope, inner if not at else f"${inner}", "map<string, variant>")
-        envelope = F.get(F.when(F.size(keys) == 1, F.map_values(keys)), F.lit(0))
-    return F.try_variant_get(envelope, f"${path}" if objects else path, "string")
-
-
-def _keys(path: str) -> list[str]:
-    """Return the keys of a path such as ``$.error['a key'][0]``."""
-    groups = re.findall(r"""\.([^.\[]+)|\['([^']*)'\]|\["([^"]*)"\]""", path)
-    return [key for keys in groups for key in keys if key]
 
 
 def _any(conditions: Iterable[Column]) -> Column:
