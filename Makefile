@@ -47,7 +47,7 @@ lint: setup ## check style, format, types and the direction of imports
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports --no-cache
 
-bench: setup ## measure against the same jobs written by hand
+bench: setup ## measure what runs cost, on few and many rows
 	@.venv/bin/python -m bench.run $(ARGS)
 
 bench-peers: setup ## measure against DuckDB, Spark by hand and DQX; ARGS="--records 1000000" takes more dead letters

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,15 +16,10 @@ import psutil
 from deltalake import DeltaTable
 
 from bench.harness import Bench
-from bench.records import dead_letters, land_lines
 from local.kafka_client import KafkaClient, Message
 from pipelines.broker import Broker
-from pipelines.catalog import stages
 from pipelines.installation import COMMAND
-from pipelines.run import contracts, runner
-from pipelines.run.follow import health_file
 from pipelines.settings import Settings
-from pipelines.stores import lock
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191
@@ -129,68 +120,3 @@ def resident(process: psutil.Popen) -> dict[str, float]:
     for member in (process, *process.children(recursive=True)):
         mebibytes[member.name()] += member.memory_info().rss / 2**20
     return dict(mebibytes)
-
-
-def soak(bench: Bench) -> None:
-    """Follow a trickle for two hours; compare memory and cycle seconds of the last quarter with the second."""
-    settings, per_second = bench.settings("soak"), 2
-    samples: list[dict[str, Any]] = []
-    with Broker(bench.scratch / "broker-to-soak") as broker, KafkaClient(broker.bootstrap_servers) as client:
-        client.create_topic("dlq.soak")
-        with following(settings, broker, every=5) as process:
-            ends = time.monotonic() + 7_200 * bench.scale
-            while time.monotonic() < ends:
-                client.produce("dlq.soak", paced(60 * per_second, [], per_second))
-                cycle = json.loads(health_file(Warehouse(settings)).read_text(encoding="utf-8"))["last_cycle"]
-                took = datetime.fromisoformat(cycle["ended_at"]) - datetime.fromisoformat(cycle["began_at"])
-                facts = {"at": cycle["ended_at"], "seconds": took.total_seconds(), "resident_mib": resident(process)}
-                samples.append(facts)
-                print(facts, file=sys.stderr, flush=True)
-            await_gold(settings, 60 * per_second * len(samples), process)
-    quarter = len(samples) // 4
-    then, now = samples[quarter : 2 * quarter], samples[-quarter:]
-    # Take the minimum: a heap fills and empties, but memory that leaks stays.
-    least = [min(sum(sample["resident_mib"].values()) for sample in part) for part in (then, now)]
-    cycles = [median(sample["seconds"] for sample in part) for part in (then, now)]
-    hours = f"{len(samples) / 60:.1f} h of following"
-    bench.keep(f"memory over {hours}, last / second quarter", least[1] / least[0], "x", 1.05, samples=samples)
-    bench.keep(f"seconds of a cycle over {hours}, last / second quarter", cycles[1] / cycles[0], "x")
-
-
-def catch_up(bench: Bench) -> None:
-    """Measure the same records from a topic and from files, to bronze and on to gold."""
-    from pyspark.sql import functions as F
-
-    count = bench.records(500_000)
-    payload = F.base64(F.repeat(F.sha2(F.col("offset").cast("string"), 256), 8))
-    records = dead_letters(bench.spark, count, 1).withColumn("value", payload)
-    with Broker(bench.scratch / "broker-to-catch-up") as broker, KafkaClient(broker.bootstrap_servers) as client:
-        client.create_topic("dlq.orders", 2)
-        files = bench.settings("catch-up-files")
-        land_lines(records, files.landing_of("dlq") / "all")
-        headers = F.transform(
-            "headers", lambda header: F.struct(header["key"].alias("key"), F.unbase64(header["value"]).alias("value"))
-        )
-        produced = records.select("topic", F.unbase64("value").alias("value"), headers.alias("headers"))
-        produced.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers).save()
-        kafka = {"bootstrap_servers": broker.bootstrap_servers}
-        topics = bench.settings("catch-up-topics", kafka=kafka, dlq={"source": "kafka"})
-        spent: dict[str, list[tuple[float, float]]] = {"files": [], "topics": []}
-        for attempt in range(2):
-            for name, given in (("files", files), ("topics", topics)):
-                settings = given.model_copy(update={"warehouse": str(bench.scratch / f"catch-up-{name}-{attempt}")})
-                Warehouse(settings, bench.spark).ensure_all(contracts.contracts())
-                began = time.perf_counter()
-                with lock.writer(settings, "bench"):
-                    (landed,) = runner.run(Warehouse(settings, bench.spark), stages("dlq", layer="bronze"))
-                bronze = time.perf_counter() - began
-                if landed.accepted != count:
-                    raise RuntimeError(f"{landed.accepted:,} of {count:,} records landed from {name}")
-                spent[name].append((bronze, bronze + bench.run(settings)))
-                shutil.rmtree(settings.warehouse)
-    best = {name: [min(seconds) for seconds in zip(*both, strict=True)] for name, both in spent.items()}
-    parts: dict[str, Any] = {"records": count, "seconds": spent}
-    bench.keep("records per second, topic to bronze", count / best["topics"][0], "records/s", **parts)
-    bench.keep("records per second, files to bronze", count / best["files"][0], "records/s")
-    bench.keep("topic / the same records from files, to bronze", best["topics"][0] / best["files"][0], "x")
-    bench.keep("topic / the same records from files, to gold", best["topics"][1] / best["files"][1], "x")

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from bench import peers
 from pipelines.catalog import stages
 from pipelines.commands.generate import generate
-from pipelines.installation import COMMAND
 from pipelines.run import runner
 from pipelines.settings import Settings, load
 from pipelines.stores import lock
@@ -77,32 +71,3 @@ class Bench:
         generate(self.records(20_000), 7, Path(settings.landing))
         self.run(settings)
         peers.landing_to_gold(self.spark, settings, self.scratch / "warm-up-peer")
-
-
-@contextmanager
-def timed(owner: Any, name: str, spent: dict[str, float]) -> Iterator[None]:
-    """Add up the seconds spent in a method while the block runs."""
-    method = getattr(owner, name)
-
-    def timing(*arguments: Any, **keywords: Any) -> Any:
-        began = time.perf_counter()
-        try:
-            return method(*arguments, **keywords)
-        finally:
-            spent[name] = spent.get(name, 0.0) + time.perf_counter() - began
-
-    setattr(owner, name, timing)
-    try:
-        yield
-    finally:
-        setattr(owner, name, method)
-
-
-def cold(command: list[str]) -> float:
-    """Return the median seconds of three cold starts of a command."""
-    spent = []
-    for _ in range(3):
-        began = time.perf_counter()
-        subprocess.run([os.fspath(COMMAND), *command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        spent.append(time.perf_counter() - began)
-    return median(spent)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from pipelines.settings import Settings
 from pipelines.steps.summarise import select_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def landing_to_gold(spark: SparkSession, settings: Settings, warehouse: Path) -> None:
@@ -53,16 +52,6 @@ def landed(spark: SparkSession, settings: Settings) -> DataFrame:
         F.lit(None).cast("string").alias("damage"),
     )
     return bronze.parse(lines, settings).withColumns({"_ingested_at": F.current_timestamp(), "_run_id": F.lit("1")})
-
-
-def two_pass_split(candidates: DataFrame, checks: Sequence[tuple[str, Column]], warehouse: Path) -> None:
-    """Split by an array with the codes of broken checks, with one pass for each side."""
-    from pyspark.sql import functions as F
-
-    codes = [F.when(F.coalesce(broken, F.lit(False)), F.lit(code)) for code, broken in checks]
-    judged = candidates.withColumn("violations", F.array_compact(F.array(*codes)))
-    write(judged.where(F.size("violations") == 0).drop("violations"), warehouse / "accepted")
-    write(judged.where(F.size("violations") > 0), warehouse / "quarantined")
 
 
 def write(rows: DataFrame, path: Path) -> None:

@@ -1,7 +1,7 @@
-"""``make bench``: what contracts cost, what a run costs, as ratios of things measured in the same process.
+"""``make bench``: what a run costs, as ratios of things measured in the same process.
 
 Prints a table and writes ``bench/results/<benchmark>.json``. ``--only NAME`` runs one, ``--scale 0.1`` shrinks all.
-``soak`` and ``years`` take hours and are run by their names only.
+``years`` takes hours and is run by its name only.
 """
 
 from __future__ import annotations
@@ -24,105 +24,29 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from bench import clusters, peers, replays
+from bench import clusters, replays
 from bench import incidents as labelled
 from bench import site as pages
 from bench import skew as unevenly
 from bench import small_files as questions
 from bench import stores as on_stores
 from bench import years as small_runs
-from bench.following import catch_up, follow, soak
-from bench.gates import bulkheads, jobs, split
+from bench.following import follow
+from bench.gates import bulkheads
 from bench.growth import SCENARIOS, Cost, cost_onto, draw
-from bench.harness import Bench, Finding, cold, timed
-from bench.records import acknowledgements, dead_letters, land_lines, pushed
+from bench.harness import Bench, Finding
+from bench.records import acknowledgements, dead_letters, land_lines
 from pipelines.broker import Broker
-from pipelines.catalog import stages
 from pipelines.commands.generate import generate
 from pipelines.installation import COMMAND
-from pipelines.jvm import jars, launch
 from pipelines.jvm.session import spark_session
-from pipelines.run import contracts, runner
+from pipelines.run import contracts
 from pipelines.settings import ROOT, load
-from pipelines.steps import scopes
-from pipelines.steps.split import SplitBatch
-from pipelines.steps.summarise import Refreshed, Refreshing
-from pipelines.stores import lock
 from pipelines.warehouse.tables import Warehouse
-from tests.testing import segments as log
 
 RESULTS = ROOT / "bench" / "results"
 FIRST_RUN_ON_S3, ANY_OTHER_ON_S3 = 2.0, 1.5  # times the seconds of a directory
 EVERY_EXECUTION = {"spark.sql.ui.retainedExecutions": "2000"}  # whose metrics `growth` reads
-
-
-def pipeline(bench: Bench) -> None:
-    """Measure landing to gold with contracts, gates and quarantine against the same jobs by hand without them."""
-    count, ratios, shares, ours, theirs = bench.records(1_000_000), [], [], [], []
-    generated = bench.settings("pipeline")
-    generate(count, 1, Path(generated.landing))
-    for attempt in range(2):
-        settings = generated.model_copy(update={"warehouse": str(bench.scratch / f"pipeline-{attempt}")})
-        gates: dict[str, float] = {}
-        summaries = timed(Refreshed, "gate", gates), timed(Refreshing, "_facts", gates)
-        with timed(SplitBatch, "gate", gates), timed(scopes, "count", gates), summaries[0], summaries[1]:
-            ours.append(bench.run(settings))
-        began = time.perf_counter()
-        peers.landing_to_gold(bench.spark, settings, bench.scratch / f"peer-{attempt}")
-        theirs.append(time.perf_counter() - began)
-        ratios.append(ours[-1] / theirs[-1])
-        shares.append((gates["gate"] + gates["_facts"]) / ours[-1])
-        shutil.rmtree(settings.warehouse)
-        shutil.rmtree(bench.scratch / f"peer-{attempt}")
-    parts = {"records": count, "seconds": ours, "by_hand_seconds": theirs}
-    bench.keep("landing to gold / by hand without contracts", median(ratios), "x", 1.4, **parts)
-    bench.keep("share of the gates in it", 100 * median(shares), "%", 20.0)
-    bench.keep("records per second, landing to gold", count / median(ours), "records/s")
-
-
-def nothing_new(bench: Bench) -> None:
-    """Measure a run with nothing new, in a warm session and as a command from a cold start."""
-    settings = bench.settings("nothing-new")
-    generate(bench.records(1_000), 3, Path(settings.landing))
-    bench.run(settings)
-    bench.keep("run with nothing new, warm session", median(bench.run(settings) for _ in range(5)), "s", 3.0)
-    command = ["run", "--warehouse", settings.warehouse, "--landing", settings.landing]
-    bench.keep("afterlog run with nothing new, as a command", cold(command), "s", 3.0)
-
-
-def increment(bench: Bench) -> None:
-    """Measure 1,000 new records on top of 5,000,000 against 1,000 in an empty warehouse."""
-    large, onto = bench.settings("onto-many"), bench.records(5_000_000)
-    generate(onto, 5, Path(large.landing))
-    bench.run(large)
-    many, none = [], []
-    for batch in range(1, 3):
-        generate(1_000, 5, Path(large.landing), batch=batch)
-        many.append(bench.run(large))
-        small = bench.settings(f"onto-none-{batch}")
-        generate(1_000, 5 + batch, Path(small.landing))
-        Warehouse(small, bench.spark).ensure_all(contracts.contracts())
-        none.append(bench.run(small))
-    parts = {"onto": onto, "seconds": many, "onto_none_seconds": none}
-    bench.keep("1,000 records onto many / onto none", median(many) / median(none), "x", 2.0, **parts)
-
-
-def topology(bench: Bench) -> None:
-    """Measure pushes of 500 groups, 50 nodes, 4 epochs, from landing to gold; then one push on top of them."""
-    settings, groups, nodes, epochs = bench.settings("topology"), bench.records(500), 50, 4
-    directory = settings.landing_of("streams-requests")
-    directory.mkdir(parents=True)
-    lines = (line for group in range(groups) for epoch in range(epochs) for line in pushed(group, epoch, nodes))
-    (directory / "all.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    all_seconds = bench.run(settings, "topology")
-    single = []
-    for epoch in (epochs, epochs + 1):
-        (directory / f"{epoch}.log").write_text(list(pushed(0, epoch, nodes))[-1] + "\n", encoding="utf-8")
-        single.append(bench.run(settings, "topology"))
-    parts = {"groups": groups, "nodes": nodes, "epochs": epochs}
-    bench.keep(f"{groups * epochs:,} pushes of {nodes} nodes, landing to gold", all_seconds, "s", **parts)
-    bench.keep("one push on top of them", min(single), "s", seconds=single)
-    bench.keep("one push on top / all of them", min(single) / all_seconds, "x")
 
 
 def ledger(bench: Bench) -> None:
@@ -183,38 +107,6 @@ def small_files(bench: Bench) -> None:
             bench.keep(f"{question}, {state}", value, "s")
 
 
-def segments(bench: Bench) -> None:
-    """Measure a log segment of 1 GiB to bronze, against Kafka's own classes if Java can compile them, and to gold."""
-    settings, size = bench.settings("segments"), int(2**30 * bench.scale)
-    segment = settings.landing_of("segments") / "orders-0" / f"{0:020}.log"
-    segment.parent.mkdir(parents=True)
-    records = [log.record(delta, os.urandom(1_000)) for delta in range(16)]
-    body = log.batch(0, records=records, record_count=len(records), last_delta=len(records) - 1)
-    batches = size // len(body)
-    with segment.open("wb") as out:
-        for number in range(batches):  # the checksum of a batch does not cover its base offset
-            out.write((number * len(records)).to_bytes(8, "big") + body[8:])
-    Warehouse(settings, bench.spark).ensure_all(contracts.contracts())
-    began = time.perf_counter()
-    with lock.writer(settings, "bench"):
-        runner.run(Warehouse(settings, bench.spark), stages(only="bronze.record_batches"))
-    bronze = time.perf_counter() - began
-    delivery = bench.run(settings, "delivery")
-    mebibytes = segment.stat().st_size / 2**20
-    bench.keep("log segment to bronze", mebibytes / bronze, "MiB/s", mebibytes=mebibytes, batches=batches)
-    bench.keep("its batches, bronze to gold", delivery, "s")
-    if kafka := kafka_reads(segment):
-        bench.keep("log segment to bronze / read by Kafka itself", bronze / kafka, "x", seconds=[bronze, kafka])
-
-
-def kafka_reads(segment: Path) -> float | None:
-    """Return the seconds that Kafka's classes take to read a segment, without JVM start; None without a compiler."""
-    source = ROOT / "bench" / "ReadSegment.java"
-    command = launch.command(str(source), str(segment), class_path=jars.class_path("broker"))
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return float(done.stdout.split()[-1]) if done.returncode == 0 else None
-
-
 def memory(bench: Bench) -> None:
     """Measure the peak memory of ``afterlog run`` over a million records, JVM and Python together.
 
@@ -234,11 +126,6 @@ def memory(bench: Bench) -> None:
     if process.returncode:
         raise RuntimeError(f"afterlog run ended with {process.returncode}")
     bench.keep("peak memory, 1,000,000 records", peak / 2**30, "GiB", 2.5)
-
-
-def query(bench: Bench) -> None:
-    """Measure ``afterlog sql "select 1"`` from a cold start."""
-    bench.keep('afterlog sql "select 1", cold', cold(["sql", "select 1"]), "s")
 
 
 def demo(bench: Bench) -> None:
@@ -340,23 +227,14 @@ def engines(bench: Bench) -> None:
 BENCHMARKS: dict[str, Callable[[Bench], None]] = {
     benchmark.__name__: benchmark
     for benchmark in (
-        nothing_new,
-        jobs,
-        split,
         bulkheads,
         growth,
         years,
         small_files,
-        pipeline,
-        increment,
-        topology,
         ledger,
-        segments,
         follow,
-        catch_up,
         replay,
         memory,
-        query,
         incidents,
         site,
         stores,
@@ -364,10 +242,9 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
         cluster,
         skew,
         demo,
-        soak,
     )
 }
-TAKES_HOURS = {soak.__name__, years.__name__}
+TAKES_HOURS = {years.__name__}
 
 
 def show(findings: list[Finding]) -> None:
