@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from html import escape
-from math import ceil, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -30,20 +28,6 @@ from pipelines.warehouse.tables import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-WIDTH, HEIGHT, MARGIN, NAMES = 640, 360, 48, 290
-COLOURS = (
-    "#1f6feb",
-    "#bf3989",
-    "#1a7f37",
-    "#9a6700",
-    "#8250df",
-    "#cf222e",
-    "#0a7ea4",
-    "#57606a",
-    "#116329",
-    "#953800",
-    "#6639ba",
-)
 MONTH = 500.0
 """Milliseconds between two of five million records of a month."""
 NODES = 50
@@ -270,52 +254,3 @@ def log_bytes(warehouse: Warehouse, tables: list[str]) -> int:
     """Return the size of the tables' Delta logs."""
     logs = (Path(warehouse.location(table)) / "_delta_log" for table in tables)
     return sum(file.stat().st_size for log in logs for file in log.iterdir())
-
-
-def draw(costs: list[Cost], path: Path) -> None:
-    """Write a picture, as SVG: the seconds of a run against the rows of history, a line for each scenario.
-
-    The scale of the rows is logarithmic from 100 on.
-    """
-    names = list(dict.fromkeys(cost.scenario for cost in costs))
-    histories = sorted({cost.history for cost in costs})
-    most, slowest = _place(histories[-1]) or 1, ceil(max(cost.seconds for cost in costs))
-
-    def across(history: int) -> float:
-        return MARGIN + (WIDTH - 2 * MARGIN) * _place(history) / most
-
-    def up(seconds: float) -> float:
-        return HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * seconds / slowest
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH + NAMES} {HEIGHT}" font-family="sans-serif"'
-        ' font-size="12" role="img"><title>Seconds of a run of new rows against the rows of history</title>',
-        f'<rect width="{WIDTH + NAMES}" height="{HEIGHT}" fill="#fff"/>',
-        f'<text x="{MARGIN}" y="{HEIGHT - 8}" fill="#444">rows of history</text>',
-    ]
-    for seconds in range(0, slowest + 1, max(1, slowest // 10)):
-        y = up(seconds)
-        parts.append(f'<path d="M{MARGIN} {y:.1f}H{WIDTH - MARGIN}" stroke="#ddd"/>')
-        parts.append(f'<text x="{MARGIN - 6}" y="{y + 4:.1f}" text-anchor="end" fill="#444">{seconds} s</text>')
-    free = float("-inf")  # where a number has room
-    for history in histories:
-        x = across(history)
-        parts.append(f'<path d="M{x:.1f} {MARGIN}V{HEIGHT - MARGIN}" stroke="#ddd"/>')
-        if x >= free:
-            y = HEIGHT - MARGIN + 18
-            parts.append(f'<text x="{x:.1f}" y="{y}" text-anchor="middle" fill="#444">{history:,}</text>')
-            free = x + 60
-    for number, name in enumerate(names):
-        colour = COLOURS[number % len(COLOURS)]
-        points = [(across(cost.history), up(cost.seconds)) for cost in costs if cost.scenario == name]
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
-        y = MARGIN + 20 * number
-        parts.append(f'<rect x="{WIDTH - 20}" y="{y}" width="12" height="12" fill="{colour}"/>')
-        parts.append(f'<text x="{WIDTH - 2}" y="{y + 10}" fill="#222">{escape(name)}</text>')
-    path.write_text("\n".join([*parts, "</svg>", ""]), encoding="utf-8")
-
-
-def _place(history: int) -> float:
-    return log10(max(history, 100) / 100)

@@ -33,7 +33,7 @@ from bench import stores as on_stores
 from bench import years as small_runs
 from bench.following import follow
 from bench.gates import bulkheads
-from bench.growth import SCENARIOS, Cost, cost_onto, draw
+from bench.growth import SCENARIOS, cost_onto
 from bench.harness import Bench, Finding
 from bench.records import acknowledgements, dead_letters, land_lines
 from pipelines.broker import Broker
@@ -72,21 +72,18 @@ def ledger(bench: Bench) -> None:
 
 def growth(bench: Bench) -> None:
     """Measure a few new rows on top of none, and of more and more rows of history."""
-    every: list[Cost] = []
-    for scenario in SCENARIOS:
+    for number, scenario in enumerate(SCENARIOS):
         costs = []
         # The first runs of a feed compile its code, so they do not count.
-        cost_onto(bench.spark, bench.settings(f"growth-before-{len(every)}"), scenario, 0, 1)
+        cost_onto(bench.spark, bench.settings(f"growth-before-{number}"), scenario, 0, 1)
         for history, landed_in in scenario.histories:
             rows = int(history * bench.scale) // landed_in * landed_in
-            settings = bench.settings(f"growth-{len(every) + len(costs)}")
+            settings = bench.settings(f"growth-{number}-{len(costs)}")
             costs.append(cost_onto(bench.spark, settings, scenario, rows, landed_in))
             print(f"  {costs[-1].line()}", file=sys.stderr, flush=True)
         first, last = costs[0], costs[-1]
         name = f"{scenario.name}: {scenario.new:,} onto {last.history:,}, against onto none"
         bench.keep(name, last.seconds / first.seconds, "x", 1.5, costs=[asdict(cost) for cost in costs])
-        every += costs
-    draw(every, (ROOT / "docs" if bench.scale == 1 else RESULTS) / "growth.svg")
 
 
 def years(bench: Bench) -> None:
