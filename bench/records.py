@@ -48,13 +48,8 @@ def dead_letters(
     partitions: int = 8,
     first: int = 0,
     milliseconds: float = 0.5,
-    dlq_topic: str = "'dlq.orders'",
-    **named: str,
 ) -> DataFrame:
-    """Return dead-letter records, one for each ``step``-th acknowledgement, so many milliseconds apart.
-
-    ``dlq_topic``, and what ``named`` headers hold, are SQL over ``id``, the number of a record.
-    """
+    """Return dead-letter records, one for each ``step``-th acknowledgement, so many milliseconds apart."""
     from pyspark.sql import functions as F
 
     number, source = F.col("id"), F.col("id") * step
@@ -64,10 +59,9 @@ def dead_letters(
         "offset": F.floor(source / partitions).cast("string"),
         "group": F.lit("orders-workers"),
         "message": F.lit("Offset rejected by client."),
-        **{name: F.expr(text) for name, text in named.items()},
     }
     return spark.range(first, first + count, 1, 2).select(
-        F.expr(dlq_topic).alias("topic"),
+        F.lit("dlq.orders").alias("topic"),
         F.lit(0).alias("partition"),
         number.alias("offset"),
         (F.lit(FIRST_MILLISECOND) + F.floor(number * milliseconds)).alias("timestamp"),

@@ -26,8 +26,6 @@ from rich.table import Table
 
 from bench import clusters, replays
 from bench import incidents as labelled
-from bench import site as pages
-from bench import skew as unevenly
 from bench import small_files as questions
 from bench import stores as on_stores
 from bench import years as small_runs
@@ -155,15 +153,6 @@ def incidents(bench: Bench) -> None:
         labelled.write(labelled.markdown(all_found, labelled.commit()))
 
 
-def site(bench: Bench) -> None:
-    """Measure the site with many incidents and applications: its builds, and what a person does on its pages."""
-    settings, scale = bench.settings("site"), bench.scale
-    incidents, applications = max(1, int(10_000 * scale)), max(1, int(500 * scale))
-    for name, (value, unit) in pages.measured(settings, bench.scratch, incidents, applications).items():
-        is_act = unit == "ms" and "open" not in name
-        bench.keep(f"site of {incidents:,} incidents, {name}", value, unit, 100.0 if is_act else None)
-
-
 def replay(bench: Bench) -> None:
     """Measure records a second of a replay, against a bare producer of the same client, on a broker of this machine."""
     count = bench.records(100_000)
@@ -197,18 +186,6 @@ def cluster(bench: Bench) -> None:
     bench.keep("one worker / two", workers[1] / workers[2], "x", records=count, seconds=workers)
 
 
-def skew(bench: Bench) -> None:
-    """Measure 200,000 dead letters whose topics or incidents are not spread evenly, against as many that are."""
-    count, seconds = bench.records(200_000), {}
-    for attempt, shape in enumerate((unevenly.EVEN, *unevenly.SHAPES)):  # the first large batch of a session is slow
-        cost = unevenly.measured(bench.spark, bench.settings(f"skew-{attempt}"), shape, count)
-        seconds[shape] = cost.seconds
-        parts = {"records": count, "incidents": cost.incidents, "slowest": cost.slowest}
-        bench.keep(
-            f"{shape} / {unevenly.EVEN}", cost.seconds / seconds[unevenly.EVEN], "x", seconds=cost.seconds, **parts
-        )
-
-
 def engines(bench: Bench) -> None:
     """Measure 500,000 dead letters with each setting of the engine, the second time in a session."""
     count, spent = bench.records(500_000), {}
@@ -233,11 +210,9 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
         replay,
         memory,
         incidents,
-        site,
         stores,
         engines,
         cluster,
-        skew,
         demo,
     )
 }
