@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from statistics import median
 
-from bench.harness import Bench
+from bench.harness import Bench, timed_run
 from bench.records import dead_letters, land_lines
 from pipelines.catalog import stages
-from pipelines.run import runner
-from pipelines.stores import lock
 from pipelines.warehouse.tables import Warehouse
 
 
@@ -30,13 +27,11 @@ def bulkheads(bench: Bench) -> None:
                     records = records.withColumn("headers", F.slice("headers", 1, 0))
                 land_lines(records, settings.landing_of("dlq") / "a")
                 group = f"{kind}, {topics} topics, {attempt}"
-                with lock.writer(settings, "bench"):
-                    runner.run(Warehouse(settings, bench.spark), stages(only="bronze.dlq_records"))
-                    bench.spark.sparkContext.setJobGroup(group, group)
-                    began = time.perf_counter()
-                    (done,) = runner.run(Warehouse(settings, bench.spark), stages(only="silver.dlq_records"))
-                    seconds[topics].append(time.perf_counter() - began)
-                    bench.spark.sparkContext.setJobGroup("bench", "bench")
+                timed_run(Warehouse(settings, bench.spark), stages(only="bronze.dlq_records"))
+                bench.spark.sparkContext.setJobGroup(group, group)
+                took, (done,) = timed_run(Warehouse(settings, bench.spark), stages(only="silver.dlq_records"))
+                seconds[topics].append(took)
+                bench.spark.sparkContext.setJobGroup("bench", "bench")
                 if (done.held, done.accepted) != ((count, 0) if kind == "held" else (0, count)):
                     raise RuntimeError("the benchmark measures something else")
                 numbers[topics] = len(tracker.getJobIdsForGroup(group))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,13 +15,12 @@ from unittest.mock import patch
 
 import psutil
 
+from bench.harness import timed_run
 from bench.records import acknowledgements, dead_letters, land_lines, pushed, stated
 from pipelines.catalog import stages
 from pipelines.engines.duckdb import sessions
-from pipelines.run import contracts, runner
+from pipelines.run import contracts
 from pipelines.settings import Settings
-from pipelines.stores import lock
-from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -152,18 +150,12 @@ def cost_onto(spark: SparkSession, settings: Settings, scenario: Scenario, histo
     for number, count in enumerate((*batches, scenario.new, scenario.new)):
         scenario.land(spark, settings.landing_of(scenario.directory) / str(number), count, first)
         first += count
-        since, seconds = versions(warehouse, tables), {}
-        executed = _last_execution(spark)
-
-        def report(done: StageRun, seconds: dict[str, float] = seconds) -> None:
-            seconds[done.table] = round((done.finished_at - done.started_at).total_seconds(), 2)
-
-        with _peak() as peak, _files_of_duckdb() as file_counts, lock.writer(settings, "bench"):
-            began = time.perf_counter()
-            runner.run(warehouse, of_feeds, report)
-            took = time.perf_counter() - began
+        since, executed = versions(warehouse, tables), _last_execution(spark)
+        with _peak() as peak, _files_of_duckdb() as file_counts:
+            took, done = timed_run(warehouse, of_feeds)
     size, added, removed = written(warehouse, since)
     logs = log_bytes(warehouse, tables)
+    seconds = {each.table: round((each.finished_at - each.started_at).total_seconds(), 2) for each in done}
     slowest = dict(sorted(seconds.items(), key=lambda pair: -pair[1])[:5])
     shutil.rmtree(Path(settings.warehouse).parent)
     read = _files_of_spark(spark, executed) + sum(file_counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,21 @@ from pipelines.catalog import stages
 from pipelines.commands.generate import generate
 from pipelines.run import runner
 from pipelines.settings import Settings, load
+from pipelines.stage import Stage
 from pipelines.stores import lock
+from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def timed_run(warehouse: Warehouse, of_stages: Sequence[Stage]) -> tuple[float, list[StageRun]]:
+    """Run stages once; return the seconds, the lock included, and what each did."""
+    began = time.perf_counter()
+    with lock.writer(warehouse.settings, "bench"):
+        done = runner.run(warehouse, of_stages)
+    return time.perf_counter() - began, done
 
 
 @dataclass
@@ -57,10 +68,7 @@ class Bench:
 
     def run(self, settings: Settings, feed: str = "dlq") -> float:
         """Run a feed's stages once and return the seconds, the lock included."""
-        began = time.perf_counter()
-        with lock.writer(settings, "bench"):
-            done = runner.run(Warehouse(settings, self.spark), stages(feed))
-        seconds = time.perf_counter() - began
+        seconds, done = timed_run(Warehouse(settings, self.spark), stages(feed))
         if any(stage_run.status == "broken" for stage_run in done):
             raise RuntimeError("a gate broke: the benchmark measures nothing")
         return seconds

@@ -17,14 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.harness import timed_run
 from bench.scenarios import scenarios
 from bench.scenarios.labels import SHAPES, Scenario, Suspect, TrueIncident
 from pipelines.catalog import stages
 from pipelines.incidents.verdict import REJECTION, UNDETERMINED, VERDICTS
 from pipelines.jvm.session import spark_session
-from pipelines.run import runner
 from pipelines.settings import ROOT, load
-from pipelines.stores import lock
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
@@ -137,8 +136,7 @@ def measured(spark: SparkSession, directory: Path, seed: int, count: int, shape:
         for scenario in made:
             if batch < scenario.batches:
                 scenario.land(directory / "landing", batch)
-        with lock.writer(settings, "bench"):
-            done = runner.run(tables, stages())
+        _, done = timed_run(tables, stages())
         bad = {stage_run.table: stage_run.message for stage_run in done if stage_run.status not in ("passed", "idle")}
         if bad:
             raise RuntimeError(f"stages did not pass: {bad}")

@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from bench.harness import timed_run
 from pipelines.catalog import stages
 from pipelines.commands.generate import generate
 from pipelines.jvm.session import spark_session
-from pipelines.run import runner
-from pipelines.settings import ROOT, Settings, load
-from pipelines.stores import lock
+from pipelines.settings import ROOT, load
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import s3
 
@@ -61,20 +60,13 @@ def _warm(scratch: Path, scale: float) -> dict[str, list[float]]:
     settings = {store: load(warehouse=location, landing=str(landing)) for store, location in places.items()}
     spent: dict[str, list[float]] = {store: [] for store in places}
     with spark_session(settings["s3"]) as spark:
-
-        def run(own: Settings) -> float:
-            began = time.perf_counter()
-            with lock.writer(own, "bench"):
-                runner.run(Warehouse(own, spark), stages("dlq"))
-            return time.perf_counter() - began
-
         generate(max(NEW, int(ONTO * scale)), 5, landing)
         for own in settings.values():
-            run(own)
+            timed_run(Warehouse(own, spark), stages("dlq"))
         for batch in range(1, TIMES + 2):
             generate(NEW, 5, landing, batch=batch)
             for store, own in settings.items():
-                seconds = run(own)
+                seconds, _ = timed_run(Warehouse(own, spark), stages("dlq"))
                 if batch > 1:
                     spent[store].append(seconds)
     return spent
