@@ -1,19 +1,8 @@
-"""landing/cluster-settings -> bronze.cluster_settings: a row per distinct line of a file, as it came."""
+"""landing/cluster-settings -> bronze.cluster_settings: a row per distinct line of a file, as it came.
 
-from __future__ import annotations
+A line names the moment of which it speaks, so equal lines say the same.
+"""
 
-from typing import TYPE_CHECKING
-
-from pipelines.settings import Settings
 from pipelines.sources import json_lines
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
-def parse(lines: DataFrame, settings: Settings) -> DataFrame:
-    """Return the contract's columns, without those that the run adds, for the lines of landed files.
-
-    A line names the moment of which it speaks, so equal lines say the same.
-    """
-    return json_lines.landed(lines, settings)
+parse = json_lines.landed

@@ -1,19 +1,8 @@
-"""landing/producers -> bronze.producers: a row per distinct line of a file, as it came."""
+"""landing/producers -> bronze.producers: a row per distinct line of a file, as it came.
 
-from __future__ import annotations
+Equal lines say the same about a producer, so the second is a duplicate.
+"""
 
-from typing import TYPE_CHECKING
-
-from pipelines.settings import Settings
 from pipelines.sources import json_lines
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
-def parse(lines: DataFrame, settings: Settings) -> DataFrame:
-    """Return the contract's columns, without those that the run adds, for the lines of landed files.
-
-    Equal lines say the same about a producer, so the second is a duplicate.
-    """
-    return json_lines.landed(lines, settings)
+parse = json_lines.landed
