@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.settings import Settings
 from pipelines.sources import broker_log, landing
 from pipelines.sources.logs import files
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 read_files = partial(files.read, broker_log.rows, "broker_logs")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from expectations.bronze.dlq_records import CONTRACT
@@ -11,9 +10,6 @@ from pipelines.columns import contract as columns
 from pipelines.masked_landing import masked
 from pipelines.settings import Settings
 from pipelines.sources import captures
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 ordinary_form = captures.CAPTURE
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from expectations.bronze.record_batches import CONTRACT
 from pipelines.columns import contract as columns
 from pipelines.settings import Settings
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def parse(batches: DataFrame, settings: Settings) -> DataFrame:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.settings import Settings
 from pipelines.sources import landing, request_log
 from pipelines.sources.logs import files
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 read_files = partial(files.read, request_log.rows, "streams_requests")
 read_records = request_log.read_records

@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.columns.once import computed_once
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 _NODE = (
     "struct<name: string, nodeType: int, sourceTopics: array<string>, sinkTopic: string, stores: array<string>,"

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from expectations.kafka_errors import NAMES
 from pipelines.columns import contract as columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from expectations.contract import Contract
 
 

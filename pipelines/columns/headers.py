@@ -14,6 +14,7 @@ from functools import cache, cached_property, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from expectations.bronze.dlq_records import HEADERS
@@ -27,7 +28,6 @@ from pipelines.columns.profiles import FIELDS, PROFILES, TOPIC, Encoding, Profil
 
 if TYPE_CHECKING:
     from pyarrow import Table  # type: ignore[import-untyped]
-    from pyspark.sql import Column, DataFrame
 
 FEW_KNOWN = 3  # with so many headers that profiles know, these alone tell whether they look like a writer's
 ERROR_WORDS = (

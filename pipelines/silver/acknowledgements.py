@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from expectations import kafka_errors
@@ -12,9 +11,6 @@ from pipelines.columns import contract as columns
 from pipelines.columns import slices
 from pipelines.settings import Settings
 from pipelines.sources import json_lines
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 RECORD = (
     "struct<topic: string, partition: int, offset: bigint, baseOffset: bigint, relativeOffset: bigint,"

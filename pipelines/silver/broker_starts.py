@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from expectations.silver.broker_starts import CONTRACT
@@ -11,9 +10,6 @@ from pipelines.columns import contract as columns
 from pipelines.settings import Settings
 from pipelines.sources import broker_log
 from pipelines.sources.logs import files
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:

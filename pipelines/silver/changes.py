@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from expectations.silver.changes import COMMIT, CONTRACT
 from pipelines.columns import contract as columns
 from pipelines.settings import Settings
 from pipelines.sources import json_lines
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 # https://docs.github.com/en/webhooks/webhook-events-and-payloads#deployment_status
 GITHUB = (

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from expectations.silver.cluster_settings import CONTRACT, SETTINGS
 from pipelines.columns import contract as columns
 from pipelines.settings import Settings
 from pipelines.sources import json_lines
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 RECORD = f"struct<kind: string, name: string, state: string, observed_at: bigint, settings: {SETTINGS}>"
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from expectations import owners
@@ -28,8 +28,6 @@ from pipelines.settings import Dlq, Settings
 from pipelines.warehouse.ranges import points
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from pipelines.warehouse.tables import Warehouse
 
 log = logging.getLogger("afterlog")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from expectations.silver.dlq_write_failures import CONTRACT
@@ -12,9 +11,6 @@ from pipelines.columns.once import computed_once
 from pipelines.settings import Settings
 from pipelines.sources import broker_log
 from pipelines.sources.logs import files
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from expectations.silver.group_deletions import CONTRACT
 from pipelines.columns.exchanges import error_name, items, row
 from pipelines.settings import Settings
 from pipelines.sources import request_log
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 REQUEST = "groupsNames: array<string>"
 RESPONSE = "results: array<struct<groupId: string, errorCode: int, errorMessage: string>>"

@@ -5,18 +5,14 @@ from __future__ import annotations
 from functools import reduce
 from itertools import chain
 from operator import and_
-from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from expectations.silver.group_heartbeats import CONTRACT
 from pipelines.columns.exchanges import error_name, row
 from pipelines.settings import Settings
 from pipelines.sources import request_log
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 REQUEST = "groupId: string, memberId: string, memberEpoch: int, topology: struct<epoch: int>"
 RESPONSE = (

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from expectations.silver.log_files import CONTRACT
 from pipelines.settings import Settings
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 FACTS = (
     *("size_in_bytes", "modified_ns", "topic_id", "first_version", "batch_count", "covered", "greatest_timestamp"),

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from expectations.silver.producers import CONTRACT, VERSION
 from pipelines.columns import contract as columns
 from pipelines.settings import Settings
 from pipelines.sources import json_lines
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 # Column -> the names that clients have for a setting, Kafka's and librdkafka's other ones.
 SETTINGS = {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from expectations.silver.topology_pushes import CONTRACT
@@ -12,9 +11,6 @@ from pipelines.columns.exchanges import error_name, row
 from pipelines.columns.once import computed_once
 from pipelines.settings import Settings
 from pipelines.sources import request_log
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 REQUEST = "groupId: string, memberId: string, topologyEpoch: int, topologyDescription: string"
 RESPONSE = "throttleTimeMs: int, errorCode: int, errorMessage: string"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from expectations.silver.topology_statuses import CONTRACT
@@ -12,9 +11,6 @@ from pipelines.columns.exchanges import error_name, items, row
 from pipelines.columns.once import computed_once
 from pipelines.settings import Settings
 from pipelines.sources import request_log
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 REQUEST = "includeTopologyDescription: boolean"
 RESPONSE = (

@@ -17,9 +17,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import tzinfo
 from itertools import repeat
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from pipelines.sources.logs import events as log_events
@@ -27,9 +27,6 @@ from pipelines.sources.logs import layouts, unknown
 from pipelines.sources.logs.events import MOST_OF_AN_EVENT, Copy, Event
 from pipelines.sources.logs.files import Earlier, Row, Text
 from pipelines.sources.logs.layouts import Pattern
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 FAILED, STARTED = "DLQ_WRITE_FAILED", "BROKER_STARTED"
 COPIES = "events that the log printed twice"

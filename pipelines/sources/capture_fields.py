@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from expectations.rules import GREATEST_MILLIS
 from pipelines.sources.unpacking import UNPACKED
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 SCHEMA_IDS = ("key_schema_id", "value_schema_id", "keySchemaId", "valueSchemaId")  # kcat's and kafkactl's
 # The fields of all forms, each with its name in the code: Kafbat's differ from others only in their case.

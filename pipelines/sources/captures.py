@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, reduce
 from operator import and_, or_
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from expectations.rules import GREATEST_MILLIS
@@ -32,9 +32,6 @@ from pipelines.sources.capture_fields import (
     whole,
 )
 from pipelines.sources.unpacking import BINARY_FILES, NOT_PRINTED, PRINTED, UNPACKED
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 CAPTURE, SPARK, KCAT, RPK, CONSOLE = "capture", "spark", "kcat", "rpk", "console-consumer"
 CONFLUENT, REDPANDA_CONSOLE, KAFBAT = "confluent", "redpanda-console", "kafbat"

@@ -14,6 +14,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.columns.once import computed_once
@@ -23,8 +24,6 @@ from pipelines.sources.logs.layouts import Pattern
 from pipelines.sources.logs.wrappers import Line
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from pipelines.settings import Settings
 
 PUSH = "STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from expectations.contract import later_columns
+from expectations.contract import Column, Contract, later_columns
 from expectations.provenance import ADDED_BY_THE_RUN
 from pipelines import moments
 from pipelines.errors import UsageError
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-    from expectations.contract import Column, Contract
 
 PROPERTIES = {
     # Stages read the change feeds of their inputs. Deletion vectors stay off, so that readers without Spark see the
