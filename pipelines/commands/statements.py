@@ -38,18 +38,14 @@ def statement_tables(text: str) -> set[str]:
 
 def tokens_of(text: str) -> Iterator[str]:
     """Yield names (unquoted) and single characters; a string literal becomes one ``'``, which is never a name."""
-    position = 0
-    while match := _TOKEN.match(text, position):
-        position = match.end()
-        kind, token = match.lastgroup, match[0]
-        if kind == "comment":
-            end = _end_of_comment(text, position)
-            position = len(text) if end is None else end
-        elif kind == "quoted":
+    for kind, token, _ in _scanned(text):
+        if kind == "quoted":
             yield token[1:-1].replace("``", "`")
         elif kind == "literal":
             yield "'"
-        elif kind != "skipped":
+        elif kind == "open" and not token.startswith("/*"):  # a quote without an end, which Spark will refuse
+            yield from (token[0], *tokens_of(token[1:]))
+        elif kind in ("name", "other"):
             yield token
 
 
