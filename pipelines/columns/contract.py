@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from expectations.contract import Contract
 from expectations.provenance import ADDED_BY_THE_RUN
 from expectations.rules import GREATEST_MILLIS
-
-if TYPE_CHECKING:
-    from expectations.contract import Contract
 
 
 def of_contract(contract: Contract, values: Mapping[str, Column]) -> list[Column]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from expectations.contract import Contract
 from expectations.kafka_errors import NAMES
 from pipelines.columns import contract as columns
-
-if TYPE_CHECKING:
-    from expectations.contract import Contract
 
 
 def error_name(code: Column) -> Column:

@@ -6,7 +6,6 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -26,9 +25,7 @@ from pipelines.columns.writers import Letter
 from pipelines.incidents.episodes import VERSION
 from pipelines.settings import Dlq, Settings
 from pipelines.warehouse.ranges import points
-
-if TYPE_CHECKING:
-    from pipelines.warehouse.tables import Warehouse
+from pipelines.warehouse.tables import Warehouse
 
 log = logging.getLogger("afterlog")
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.columns.once import computed_once
+from pipelines.settings import Settings
 from pipelines.sources import kafka_tools, landing
-
-if TYPE_CHECKING:
-    from pipelines.settings import Settings
 
 _STRICT = {
     "mode": "PERMISSIVE",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -28,8 +29,6 @@ from pipelines.warehouse.ranges import Range
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from duckdb import DuckDBPyConnection
     from pyarrow import Schema, Table  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -35,8 +36,6 @@ from pipelines.warehouse.ranges import Range, points
 from pipelines.warehouse.tables import ROWS_OF_A_FILE, Warehouse
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from pyspark.sql import Column, DataFrame
 
 log = logging.getLogger("afterlog")

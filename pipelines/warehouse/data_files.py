@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from expectations.contract import Column as Contracted
 from pipelines.stores.base import Store
 from pipelines.warehouse.ranges import Range, may_hold, within
 from pipelines.warehouse.schemas import delta_type
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from expectations.contract import Column as Contracted
 
 PATTERN = re.compile(r"[][{}*?\\]")
 PLAIN_READER = 1  # the reader's version of a table whose rows are those of its files, without deletion vectors

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from expectations.contract import Contract
 from pipelines.errors import EnvironmentLacking, WriterBusy
 from pipelines.warehouse.data_files import PLAIN_READER
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from expectations.contract import Contract
 
 MOST_ROWS = 20_000
 MOST_PLAIN_BYTES = 8 << 20  # of files that are not compressed
