@@ -61,6 +61,15 @@ def _start(name: str, most: int) -> str:
     return name
 
 
+def cut(text: str, most: int) -> str:
+    """Return a text in at most so many characters.
+
+    >>> cut('a long sentence', 8)
+    'a long …'
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def size_of(count: float) -> str:
     """Return a number of bytes in a unit for people, such as 1.5 MB.
 

@@ -76,12 +76,3 @@ def news_of_a_test(now: datetime) -> News:
     at = iso(now)
     text = "This is a test: nothing is wrong, and nothing is to be done."
     return News("test", "test", "low", "a test of this route", text, f"afterlog-test-{at}", at)
-
-
-def cut(text: str, most: int) -> str:
-    """Return a text in at most so many characters.
-
-    >>> cut('a long sentence', 8)
-    'a long …'
-    """
-    return text if len(text) <= most else f"{text[: most - 1]}…"

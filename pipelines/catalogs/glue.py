@@ -17,6 +17,7 @@ from pipelines.catalogs.described import Described, on_stores, refuse_other_stor
 from pipelines.catalogs.statements import Names
 from pipelines.errors import AfterlogError, EnvironmentLacking
 from pipelines.settings import s3
+from pipelines.text import cut
 
 Answer = TypeVar("Answer")
 
@@ -105,13 +106,13 @@ class Glue:
     def _input(self, table: Described) -> dict[str, Any]:
         location = self.location(self.root, table.name)
         columns = [
-            {"Name": column.name, "Type": column.sql_type, "Comment": _cut(column.comment, _MOST_COMMENT)}
+            {"Name": column.name, "Type": column.sql_type, "Comment": cut(column.comment, _MOST_COMMENT)}
             for column in table.fields
         ]
         serde = {"SerializationLibrary": _SERDE, "Parameters": {"serialization.format": "1", "path": location}}
         return {
             "Name": table.short,
-            "Description": _cut(table.comment, _MOST_DESCRIPTION),
+            "Description": cut(table.comment, _MOST_DESCRIPTION),
             "TableType": "EXTERNAL_TABLE",
             "Parameters": dict(PROPERTIES),
             "StorageDescriptor": {"Columns": columns, "Location": location, "SerdeInfo": serde, **_FORMATS},
@@ -149,7 +150,3 @@ def _unreachable(error: Exception) -> EnvironmentLacking:
     return EnvironmentLacking(
         f"Glue cannot be asked ({type(error).__name__}): look at AWS_REGION and the keys in AWS's variables or files."
     )
-
-
-def _cut(comment: str, most: int) -> str:
-    return comment if len(comment) <= most else f"{comment[: most - 1]}…"

@@ -17,6 +17,8 @@ from typing import TextIO
 
 from rich.cells import cell_len, set_cell_size
 
+from pipelines.text import cut
+
 Paint = Callable[[int, str, str], str]
 """Colours a piece of a cell, given its column and the whole cell; what it adds must take no room."""
 
@@ -65,7 +67,7 @@ def lines(
 
     def trimmed(row: Sequence[str]) -> list[str]:
         return [
-            _short(f"{cell[: -len(end)]}Z" if end and cell.endswith(end) else cell)
+            cut(f"{cell[: -len(end)]}Z" if end and cell.endswith(end) else cell, MOST_OF_A_CELL)
             for cell, end in zip(row, ends, strict=True)
         ]
 
@@ -177,11 +179,6 @@ def _longest(text: str, parts: re.Pattern[str]) -> int:
     if all(run <= LONGEST_NAME for run in runs):
         return max(lengths, default=0)
     return max(LEAST_OF_A_RUN, *(size for piece in pieces if (size := cell_len(piece.rstrip())) <= LONGEST_NAME), 0)
-
-
-def _short(cell: str) -> str:
-    """Return a cell as a terminal shows it, cut to ``MOST_OF_A_CELL``."""
-    return cell if len(cell) <= MOST_OF_A_CELL else f"{cell[: MOST_OF_A_CELL - 1]}…"
 
 
 def _beside(folded: Sequence[Sequence[str]]) -> Iterator[list[str]]:

@@ -17,9 +17,9 @@ from typing import Any
 from expectations.text import visible
 from pipelines.alerts.channels.base import Channel, Frame
 from pipelines.alerts.delivery import Outcome, Post, late, within
-from pipelines.alerts.messages import MOST_LISTED, Alert, cut, headline, line, more
+from pipelines.alerts.messages import MOST_LISTED, Alert, headline, line, more
 from pipelines.settings.alerts import Route
-from pipelines.text import utf8
+from pipelines.text import cut, utf8
 
 MOST_OF_SUBJECT, MOST_OF_TEXT = 150, 2_000  # characters
 PORTS = {"starttls": 587, "tls": 465}

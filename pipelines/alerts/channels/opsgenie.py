@@ -14,7 +14,8 @@ from urllib.parse import quote
 from expectations.text import visible
 from pipelines.alerts.channels.base import Channel, Frame
 from pipelines.alerts.delivery import Outcome, Post
-from pipelines.alerts.messages import MOST_LISTED, Alert, cut, headline, line, more
+from pipelines.alerts.messages import MOST_LISTED, Alert, headline, line, more
+from pipelines.text import cut
 
 MOST_OF_MESSAGE, MOST_OF_DESCRIPTION, MOST_OF_SOURCE, MOST_OF_DETAIL = 130, 15_000, 100, 500  # characters
 PRIORITY = {"critical": "P1", "high": "P2", "medium": "P3", "low": "P5"}

@@ -10,7 +10,8 @@ from typing import Any
 
 from expectations.text import visible
 from pipelines.alerts.channels.base import Channel, Frame
-from pipelines.alerts.messages import MOST_LISTED, Alert, cut, headline, line
+from pipelines.alerts.messages import MOST_LISTED, Alert, headline, line
+from pipelines.text import cut
 
 MOST_OF_SUMMARY = 1_024  # characters
 SEVERITY = {"critical": "critical", "high": "error", "medium": "warning", "low": "info"}

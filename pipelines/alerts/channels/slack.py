@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipelines.alerts.channels.base import Channel, Frame
-from pipelines.alerts.messages import MOST_LISTED, Alert, cut, headline, line, more
+from pipelines.alerts.messages import MOST_LISTED, Alert, headline, line, more
+from pipelines.text import cut
 
 MOST_OF_TITLE, MOST_OF_TEXT = 150, 2_900  # characters that Slack takes
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from expectations.text import visible
 from pipelines.alerts.channels.base import Channel, Frame
-from pipelines.alerts.messages import MOST_LISTED, Alert, cut, headline, line, more
+from pipelines.alerts.messages import MOST_LISTED, Alert, headline, line, more
+from pipelines.text import cut
 
 MOST_OF_TITLE, MOST_OF_HEADING, MOST_OF_TEXT, MOST_OF_NAME = 150, 200, 600, 100  # characters
 MOST_OF_NEWS = 18_000  # bytes as they are sent; what the card has around them fits into the rest of 28 KB
