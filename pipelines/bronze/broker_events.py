@@ -28,7 +28,7 @@ def parse(lines: DataFrame, settings: Settings) -> DataFrame:
     """Return the contract's columns, without those that the run adds, for events of landed files."""
     return lines.select(
         "_source",
-        landing.numbered_id("line", "damage", "_occurrence").alias("_bronze_id"),
+        landing.numbered_id("_occurrence").alias("_bronze_id"),
         F.lit(settings.cluster).alias("cluster"),
         F.col("_kind").alias("kind"),
         F.timestamp_micros("_logged_micros").alias("logged_at"),

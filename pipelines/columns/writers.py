@@ -133,7 +133,7 @@ def values_of(letters: Iterable[tuple[Letter, Collection[str]]]) -> dict[str, Va
     return values
 
 
-def meanings(name: str, values: Values, known_topics: Collection[str] = ()) -> list[Meaning]:
+def meanings(name: str, values: Values, known_topics: Collection[str]) -> list[Meaning]:
     """Return the fields that a header may fill, the likeliest first; the values fit each of them."""
     if header_words.is_nobodys(name):
         return []

@@ -143,20 +143,20 @@ def damaged(directory: Path, files: Sequence[LandedFile]) -> dict[str, str]:
     return sentences
 
 
-def numbered_id(line: str, damage: str, occurrence: str | None) -> Column:
-    """Return the ``_bronze_id`` of a line in a feed whose equal lines are different events; arguments name columns.
+def numbered_id(occurrence: str | None) -> Column:
+    """Return the ``_bronze_id`` of a line in a feed whose equal lines are different events.
 
     The first of a file's equal lines has the id that it would have alone, so a copy of a file keeps its ids, and so
-    does a file that grows. A row about a damaged file has no line: its id comes from the file and the damage. Without
-    ``occurrence`` each line counts as the first.
+    does a file that grows. A row about a damaged file has no line: its id comes from the file and the damage.
+    ``occurrence`` names a column; without one each line counts as the first.
     """
     from pyspark.sql import functions as F
 
-    about_the_file = F.concat_ws("\n", "_source", damage).cast("binary")
-    content = F.col(line)
+    about_the_file = F.concat_ws("\n", "_source", "damage").cast("binary")
+    content = F.col("line")
     if occurrence is not None:
-        later = F.concat(F.col(line), F.concat(F.lit("\n"), F.col(occurrence).cast("string")).cast("binary"))
-        content = F.when(F.col(occurrence) > 1, later).otherwise(F.col(line))
+        later = F.concat(F.col("line"), F.concat(F.lit("\n"), F.col(occurrence).cast("string")).cast("binary"))
+        content = F.when(F.col(occurrence) > 1, later).otherwise(F.col("line"))
     return F.sha2(F.coalesce(content, about_the_file), 256)
 
 
@@ -169,7 +169,7 @@ def line_id(lines: DataFrame) -> Column:
 
     if "_bronze_id" in lines.columns:
         return F.col("_bronze_id")
-    return numbered_id("line", "damage", "_occurrence" if "_occurrence" in lines.columns else None)
+    return numbered_id("_occurrence" if "_occurrence" in lines.columns else None)
 
 
 def _walk(top: str, also: re.Pattern[str] | None) -> Iterator[tuple[str, os.stat_result]]:

@@ -70,7 +70,7 @@ def census(judged: SparkRows | ArrowRows, contract: Contract) -> Census:
     """
     *others, last = contract.known_grain
     others = list(contract.ranges_per) if contract.ranges_per is not None else others
-    counted = judged.fetched(_census_text(contract, others, last))
+    counted = judged.fetched(_census_text(others, last))
     wanted = [found for found in counted if not found[0]]
     known_ranges = [found for found in wanted if found[2] is not None]
     if len(known_ranges) > MOST_RANGES:
@@ -93,7 +93,7 @@ def census(judged: SparkRows | ArrowRows, contract: Contract) -> Census:
     )
 
 
-def _census_text(contract: Contract, others: Sequence[str], last: str) -> str:
+def _census_text(others: Sequence[str], last: str) -> str:
     """Return the statement for each value of ``others``: skipped or not, rows, least and greatest last."""
     wanted = {name: f"IF(NOT {SKIPPED}, `{name}`, NULL)" for name in (*others, last)}
     per = "".join(f", {wanted[name]} AS `_in{name}`" for name in others)

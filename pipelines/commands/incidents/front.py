@@ -101,7 +101,7 @@ def _of_incidents(warehouse: Warehouse, opened: Sequence[Incident], now: datetim
     ):
         if shown:
             lines += ["", words, *lines_of(shown, now, MOST_SHOWN)]
-            touched = _touched(warehouse, shown)
+            touched = _touched(shown)
             lines += [f"           topics {', '.join(touched)}"] if touched else []
     return lines
 
@@ -171,7 +171,7 @@ def front(
     return f"{', '.join(parts)}; {data}."
 
 
-def _touched(warehouse: Warehouse, opened: Sequence[Incident]) -> list[str]:
+def _touched(opened: Sequence[Incident]) -> list[str]:
     return sorted({visible(incident.row["original_topic"]) for incident in opened if incident.row["original_topic"]})[
         :MOST_SHOWN
     ]
