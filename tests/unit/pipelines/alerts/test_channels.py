@@ -39,9 +39,9 @@ NOW = datetime.fromisoformat("2026-11-24T12:00:00+00:00")
 MINUTE = timedelta(minutes=1)
 SECRET = "canary-of-a-key"
 HOSTILE = "a\r\nBcc: evil@example.com\r\n\r\n<b>[x](http://evil.example)</b> @here \u202e <!channel> & ' \x00 \ud800 😀"
-HTTP = ("json", "slack", "teams", "pagerduty", "opsgenie")
-OURS = ("teams", "opsgenie", "email")
-KEEPERS = ("pagerduty", "opsgenie")
+HTTP = tuple(kind for kind in CHANNELS if kind != "email")
+HOSTILE_HERE = tuple(kind for kind in CHANNELS if kind not in ("json", "slack", "pagerduty"))  # test_alerts has those
+KEEPERS = tuple(kind for kind, channel in CHANNELS.items() if channel.keeps_open)
 TOLD = re.compile(r"\[\w+\] (?:got worse: |came back: )?title of (\w)( is resolved)?")
 
 
@@ -338,7 +338,7 @@ def test_a_gone_route_to_a_public_address_of_opsgenie_is_known_again(
 # ------------------------------------------------------------------------------------------- hostile names, and secrets
 
 
-@pytest.mark.parametrize("kind", OURS)
+@pytest.mark.parametrize("kind", HOSTILE_HERE)
 def test_hostile_names_are_only_names(world: Callable[..., Live], kind: str) -> None:
     its = world(kind, owner=HOSTILE.encode(errors="ignore").decode())
     for severity in ("low", "high"):  # text of an incident is visible before it comes here; these names are not
@@ -353,6 +353,7 @@ def test_hostile_names_are_only_names(world: Callable[..., Live], kind: str) -> 
         elif kind == "opsgenie":
             assert not [text for text in strings(got["body"]) if "<" in text or ">" in text]
         else:
+            assert kind == "teams", "say here how it is seen that the receiver finds no markup"
             blocks = got["body"]["attachments"][0]["content"]["body"]
             assert {run["type"] for block in blocks for run in block["inlines"]} == {"TextRun"}
             assert {block["type"] for block in blocks} == {"RichTextBlock"}  # a TextBlock would read Markdown
