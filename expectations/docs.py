@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -145,8 +144,3 @@ def memory_context() -> EphemeralDataContext:
         analytics_enabled=False,
     )
     return gx.get_context(mode="ephemeral", project_config=configuration)
-
-
-def escaped(text: str) -> str:
-    """Escape text for Data Docs, which read a description as HTML and ``$name`` in it as a parameter."""
-    return html.escape(text).replace("$", "&#36;")

@@ -19,8 +19,8 @@ from great_expectations.render.components import LegacyDiagnosticRendererType
 from great_expectations.render.renderer.renderer import renderer
 
 from expectations.contract import Contract
-from expectations.docs import escaped
 from expectations.rules import Rule, counted
+from expectations.text import in_docs
 from expectations.verdict import Outcome, breaks
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def expectation_of(rule: Rule, contract: Contract, examined: int) -> Expectation
     outcome = Outcome(rule.code, 0, 0, tolerance, min_failures, True)
     meta: dict[str, Any] = {
         "column": rule.code,
-        "description": escaped(f"{rule.meaning or f'{rule.code}.'} The gate breaks {outcome.threshold}."),
+        "description": in_docs(f"{rule.meaning or f'{rule.code}.'} The gate breaks {outcome.threshold}."),
         "meta": {
             "code": rule.code,
             "tolerance": tolerance,

@@ -28,10 +28,10 @@ from great_expectations.expectations.core.expect_column_pair_values_a_to_be_grea
 from great_expectations.expectations.expectation import Expectation
 
 from expectations.contract import Contract
-from expectations.docs import escaped, keep, memory_context, plain
+from expectations.docs import keep, memory_context, plain
 from expectations.native import ExpectZero, expectation_of
 from expectations.rules import Rule
-from expectations.text import visible
+from expectations.text import in_docs, visible
 from expectations.verdict import MOST_FINDINGS, OF_THE_ROW, Outcome, Scope, Verdict, most_failing
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _say_where(result: ExpectationSuiteValidationResult, verdict: Verdict) -> No
         if lines := lines_of.get(config.meta["code"]):
             more = [f"And {len(lines) - MOST_FINDINGS:,} more."] if len(lines) > MOST_FINDINGS else []
             config.meta["description"] = config.description
-            config.description = "<br>".join([config.description, *map(escaped, [*lines[:MOST_FINDINGS], *more])])
+            config.description = "<br>".join([config.description, *map(in_docs, [*lines[:MOST_FINDINGS], *more])])
 
 
 def _examined_rows(candidates: DataFrame, contract: Contract) -> dict[str, int]:
@@ -186,7 +186,7 @@ def _judged_scopes(
         column_A="most",
         column_B="failing",
         or_equal=True,
-        description=escaped(
+        description=in_docs(
             "In no scope, such as a topic, more rows fail a rule than it tolerates. Of each file some row can be read."
         ),
         meta={"code": OF_SCOPES, "tolerance": tolerance, "min_failures": min_failures},
@@ -255,7 +255,7 @@ def gate_facts(
     table = contract_or_table if isinstance(contract_or_table, str) else contract_or_table.table
     expectations = [
         ExpectZero(
-            column=fact, min_value=0, max_value=0, description=escaped(f"{fact} must be 0."), meta={"code": fact}
+            column=fact, min_value=0, max_value=0, description=in_docs(f"{fact} must be 0."), meta={"code": fact}
         )
         for fact in facts
     ]
