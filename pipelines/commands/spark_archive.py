@@ -16,8 +16,8 @@ from pipelines.catalog import stages
 from pipelines.commands import query
 from pipelines.commands.generate import generate
 from pipelines.errors import AfterlogError
-from pipelines.jvm import launch, session
-from pipelines.jvm.class_data_archive import DUE, archive_path, base_path
+from pipelines.jvm import session
+from pipelines.jvm.class_data_archive import DUE, archive_path
 from pipelines.run import runner
 from pipelines.settings import load
 from pipelines.stores import lock
@@ -54,20 +54,12 @@ def make() -> None:
             )
         spark.stop()
         write(archive)
-    if not archive.is_file():
-        raise RuntimeError("Java wrote no archive")
 
 
 def options(archive: Path) -> str:
-    """Return the options of a JVM that writes the archive when it ends; make the one on which it stands."""
+    """Return the options of a JVM that writes the archive when it ends."""
     archive.parent.mkdir(parents=True, exist_ok=True)
-    base = base_path()
-    if base is not None and not base.is_file():
-        dump = launch.command("-Xshare:dump", options=[f"-XX:SharedArchiveFile={_unfinished(base)}"])
-        subprocess.run(dump, check=True, capture_output=True, timeout=MOST_SECONDS)
-        _unfinished(base).replace(base)
-    own = [f"-XX:SharedArchiveFile={base}"] if base else []
-    return shlex.join([*own, f"-XX:ArchiveClassesAtExit={_unfinished(archive)}", "-Xlog:disable"])
+    return shlex.join([f"-XX:ArchiveClassesAtExit={_unfinished(archive)}", "-Xlog:disable"])
 
 
 def write(archive: Path) -> None:

@@ -40,22 +40,9 @@ def archive_path() -> Path:
     return WRAPPERS / f"spark-{hashlib.sha256(json.dumps(used).encode()).hexdigest()[:12]}.jsa"
 
 
-def base_path() -> Path | None:
-    """Return the path of an archive of Java's own classes, on which the other one stands; None if Java brings one.
-
-    Raises EnvironmentLacking as `java.find`.
-    """
-    found = java.find()
-    if (found.home / "lib" / "server" / "classes.jsa").is_file():
-        return None
-    used = json.dumps([os.fspath(found.home.resolve()), found.version])
-    return WRAPPERS / f"java-{hashlib.sha256(used.encode()).hexdigest()[:12]}.jsa"
-
-
 def options() -> tuple[str, ...]:
     """Return the JVM options to map the archive, and to print nothing if that fails; none without an archive."""
     archive = archive_path()
     if not archive.is_file():
         return ()
-    paths = os.pathsep.join(os.fspath(path) for path in (base_path(), archive) if path is not None)
-    return (f"-XX:SharedArchiveFile={paths}", "-Xlog:disable")
+    return (f"-XX:SharedArchiveFile={archive}", "-Xlog:disable")

