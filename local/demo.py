@@ -147,7 +147,7 @@ def demo(console: Console) -> None:
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     archive = class_data_archive.archive_path()
-    lacking = None if archive.is_file() else archive
+    lacking = archive if class_data_archive.can_be_made() and not archive.is_file() else None
     with (
         warm.process(home / "commands.log", NO_TOPICS, lacking) as command,
         _live_broker(settings, console) as happened,

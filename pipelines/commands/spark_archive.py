@@ -17,7 +17,7 @@ from pipelines.commands import query
 from pipelines.commands.generate import generate
 from pipelines.errors import AfterlogError
 from pipelines.jvm import session
-from pipelines.jvm.class_data_archive import DUE, archive_path
+from pipelines.jvm.class_data_archive import DUE, archive_path, can_be_made
 from pipelines.run import runner
 from pipelines.settings import load
 from pipelines.stores import lock
@@ -87,7 +87,7 @@ def main() -> int:
     """Make the archive for ``make setup``, which can go on without it."""
     DUE.unlink(missing_ok=True)  # if it cannot be made, nobody tries again
     try:
-        if not archive_path().is_file():
+        if can_be_made() and not archive_path().is_file():
             print("Preparing Spark for a faster start (once) ...", file=sys.stderr)
             began = time.monotonic()
             make()

