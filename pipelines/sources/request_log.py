@@ -11,18 +11,20 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.columns.once import computed_once
-from pipelines.settings import Settings
 from pipelines.sources.logs import events, files, layouts, unknown
 from pipelines.sources.logs.files import Earlier, Row, Text
 from pipelines.sources.logs.layouts import Pattern
 from pipelines.sources.logs.wrappers import Line
+
+if TYPE_CHECKING:
+    from pipelines.settings import Settings
 
 PUSH = "STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE"
 HEARTBEAT = "STREAMS_GROUP_HEARTBEAT"

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipelines.errors import UsageError
-from pipelines.settings import Settings
 from pipelines.sources import landing
 from pipelines.sources.landing import LandedFile
 from pipelines.sources.logs import events, layouts
@@ -27,6 +26,8 @@ from pipelines.sources.logs.layouts import Pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from pipelines.settings import Settings
 
 
 SCHEMA = """
