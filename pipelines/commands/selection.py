@@ -26,7 +26,7 @@ ACKNOWLEDGED = ("silver.acknowledgements", "quarantine.acknowledgements", "held.
 MOST_WORDS = 50  # of records that are named by a condition: to search each takes its time
 _MESSAGE = re.compile(r"(?P<topic>.+):(?P<partition>\d{1,10}):(?P<offset>\d{1,19})")
 _COLUMNS = ("cluster", "_bronze_id", "topic", "topic_id", "partition", "offset", "timestamp", "key", "value", "headers")
-_OF_PLACES = ("topic", "topic_id", "partition", "offset", "timestamp")  # named `dlq_...` where bronze was read
+_RENAMED = ("topic", "topic_id", "partition", "offset", "timestamp")  # `dlq_...` where bronze was read
 _OF_MESSAGES = ("cluster", "_bronze_id", "topic", "partition", "offset", "headers")
 
 
@@ -130,7 +130,7 @@ def _letters(warehouse: Warehouse) -> Iterator[ArrowTable]:
     for table in (DEAD_LETTERS, *OF_RECORDS):
         names = dict(zip(_COLUMNS, _COLUMNS, strict=True))
         if table != DEAD_LETTERS:
-            names |= {name: f"dlq_{name}" for name in _OF_PLACES}
+            names |= {name: f"dlq_{name}" for name in _RENAMED}
             names |= {"headers": "user_headers" if table.startswith("silver.") else "headers"}
         for rows in _rows_of_each(warehouse, (table,), [*names.values()]):
             cells = (
@@ -207,7 +207,7 @@ def _look_at_all(
     letters: dict[tuple[Any, ...], dict[str, Any]] = {}  # a row of silver is that of its row of bronze
     for rows in _letters(warehouse):
         rest = []
-        for at, row in enumerate(rows.select(["cluster", "_bronze_id", *_OF_PLACES]).to_pylist()):
+        for at, row in enumerate(rows.select(["cluster", "_bronze_id", *_RENAMED]).to_pylist()):
             if (row["cluster"], row["_bronze_id"]) not in ids and _record(row) not in records:
                 rest.append(at)
                 continue

@@ -274,9 +274,9 @@ def hold(split: SplitBatch, stage: Split, otherwise: Sequence[str] = ()) -> int:
     columns = [column.name for column in _landed(stage)]
     landed = split.rows.select(*ORIGIN, F.struct(*columns).alias(INPUT))
     existing_rows = split.warehouse.existing_rows(held.table, points("scope", sorted(split.held)))
+    is_elsewhere = F.lit(False) if split.home is None else is_of_other_cluster(split.home)
     kept_before = of_other_cluster = 0
     if existing_rows is not None:
-        is_elsewhere = F.lit(False) if split.home is None else is_of_other_cluster(split.home)
         counted = existing_rows.groupBy(is_elsewhere).count().collect()
         counts: dict[bool, int] = {elsewhere: rows for elsewhere, rows in counted}
         kept_before, of_other_cluster = counts.get(False, 0), counts.get(True, 0)
@@ -289,10 +289,8 @@ def hold(split: SplitBatch, stage: Split, otherwise: Sequence[str] = ()) -> int:
         withheld = withheld.join(kept, [*held.grain], how="left_anti")
     rows = split.among(withheld).join(landed, [*ORIGIN])
     inserted = split.warehouse.insert(rows, held, are_few=split.are_few)
-    if of_other_cluster and split.home is not None:
-        split.warehouse.remove_where(
-            held.table, F.col("scope").isin(sorted(split.held)) & is_of_other_cluster(split.home)
-        )
+    if of_other_cluster:
+        split.warehouse.remove_where(held.table, F.col("scope").isin(sorted(split.held)) & is_elsewhere)
     return kept_before + inserted
 
 
