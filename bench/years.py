@@ -46,7 +46,7 @@ DAY = timedelta(days=1)
 LANDED_FOR = 7  # days; then the files of a landing directory are removed
 LETTERS, ACKNOWLEDGEMENTS = (10, 25, 50), 40
 KINDS, GROUPS, NODES = 5, 7, 6
-RETENTION = {"bronze": "20 days", "quarantine": "20 days", "gold": "30 days", "quality": "20 days"}
+RETENTION = {"bronze": "20 days", "quarantine": "20 days", "gold": "30 days", "quality": "20 days", "pages": "30 days"}
 # A clock that is a day later tells Spark that its executor has not been heard of for a day.
 PATIENCE = {"spark.network.timeout": "40000000s", "spark.storage.blockManagerHeartbeatTimeoutMs": "40000000s"}
 FILE = "days.jsonl"

@@ -47,9 +47,13 @@ MOST_DIFFS = 2
 
 
 def cases_of(
-    warehouse: Warehouse, known: Incidents, tables: Tables, replays: Callable[[str], Replays] | None
+    warehouse: Warehouse,
+    known: Incidents,
+    wanted: Sequence[Incident],
+    tables: Tables,
+    replays: Callable[[str], Replays] | None,
 ) -> tuple[Case, ...]:
-    """Return the incidents, the most urgent first; ``replays`` tells of a plan of one."""
+    """Return the ``wanted`` ones of the known incidents; ``replays`` tells of a plan of one."""
     suspects: dict[str, list[Row]] = defaultdict(list)
     for row in tables[SUSPECTS]:
         suspects[row["incident_id"]].append(row)
@@ -57,14 +61,14 @@ def cases_of(
     for row in tables[REVISIONS]:
         revisions[row["group_id"]].append(row)
     no_letters: Letters = {}
-    letters = tables.guarded(RECORDS, lambda: _letters(warehouse, known.known), no_letters)
+    letters = tables.guarded(RECORDS, lambda: _letters(warehouse, wanted), no_letters)
     no_minutes: Mapping[str, Mapping[int, int]] = {}
-    minutes = tables.guarded(ERRORS, lambda: _minutes(warehouse, known.known), no_minutes)
-    known.learn_usual_rates(known.known)
+    minutes = tables.guarded(ERRORS, lambda: _minutes(warehouse, wanted), no_minutes)
+    known.learn_usual_rates(wanted)
     blasts = _Blasts(tables)
     no_change = story.no_change(bool(tables[DEPLOYED]))
     show = payloads.shown(warehouse) if warehouse.settings.report.payloads else None
-    asked = _planned(known, tables) if replays is not None else set()
+    asked = _planned(known, wanted, tables) if replays is not None else set()
 
     def replay_of(name: str) -> Replays | None:
         return tables.guarded(RECORDS, lambda: replays(name) if replays is not None and name in asked else None, None)
@@ -82,15 +86,15 @@ def cases_of(
             show if incident.state.is_open and index < payloads.MOST_INCIDENTS else None,
             replay_of(incident.row["incident_id"]),
         )
-        for index, incident in enumerate(known.known)
+        for index, incident in enumerate(wanted)
     )
 
 
-def _planned(known: Incidents, tables: Tables) -> set[str]:
+def _planned(known: Incidents, wanted: Sequence[Incident], tables: Tables) -> set[str]:
     """Return the incidents whose replay pages tell: some that are open, and some of which plans took records."""
-    opened = [incident.row["incident_id"] for incident in known.known if incident.state.is_open]
+    opened = [incident.row["incident_id"] for incident in wanted if incident.state.is_open]
     names = {ids.survivor(row["incident_id"], known.merged) for row in tables.distinct(REPLAYS, "incident_id")}
-    planned = [incident.row["incident_id"] for incident in known.known if incident.row["incident_id"] in names]
+    planned = [incident.row["incident_id"] for incident in wanted if incident.row["incident_id"] in names]
     return {*opened[:MOST_JUDGED], *planned[:MOST_JUDGED]}
 
 

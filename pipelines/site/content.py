@@ -407,6 +407,14 @@ class Subject:
 
 
 @dataclass(frozen=True)
+class Past:
+    """The ids of incidents that ended longer ago than the ``age`` of pages: their pages only say so."""
+
+    age: str = ""
+    incidents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Content:
     """All that the site says; ``merged`` leads from ids of incidents to the ones that took them in.
 
@@ -431,6 +439,7 @@ class Content:
     news: News | None
     replays: tuple[Replay, ...] = ()
     merged: Mapping[str, str] = field(default_factory=dict)
+    past: Past = Past()
     fronts: Mapping[str, Content] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
 

@@ -70,13 +70,17 @@ def pages(content: Content, directory: Path | None = None, siblings: Siblings = 
             yield site.page(file.name, "no_team.html.j2", "")
     yield Page(addresses.QUALITY, None, lambda: quality_page(content.pipeline, siblings.above))
     yield site.page(addresses.DELIVERY, "delivery.html.j2", [content.delivery, content.findings], content=content)
-    yield site.page(addresses.INCIDENTS, "incidents.html.j2", site.incident_rows, finder=site.incidents())
+    past = content.past
+    listed = [site.incident_rows, past.age, len(past.incidents)]
+    yield site.page(addresses.INCIDENTS, "incidents.html.j2", listed, finder=site.incidents(), past=past)
     yield site.page("places.html", "places.html.j2", site.subject_rows, finders=site.subjects())
     for case in content.incidents:
         others = site.alike[case.fingerprint][:50]
         yield site.page(
             addresses.incident(case.incident_id), "incident.html.j2", [case, others], "../", case=case, others=others
         )
+    for name in past.incidents:
+        yield site.page(addresses.incident(name), "past.html.j2", [name, past.age], "../", name=name, age=past.age)
     for gone, into in content.merged.items():  # its page is there from before, and its address may be in a chat
         path = addresses.incident(gone)
         yield site.page(path, "merged.html.j2", [into, into in site.cases], "../", name=gone, into=into)

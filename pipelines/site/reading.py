@@ -25,6 +25,7 @@ from pipelines.site.cases import cases_of
 from pipelines.site.content import Case, Content, Light, Row, Timeline
 from pipelines.site.delivery import delivery_of
 from pipelines.site.light import light_of, markers_of, timeline_of
+from pipelines.site.past import parted
 from pipelines.site.quality import Feed, Pipeline
 from pipelines.site.replays import replayable_of, replays_of
 from pipelines.site.subjects import DeadLetters, dead_letters
@@ -52,7 +53,8 @@ def gather(
     findings = tables.guarded(
         FINDINGS, lambda: findings_of(warehouse, pairs, now, opened, to_the_second=True), nothing, must_exist=False
     )
-    cases = cases_of(warehouse, known, tables, replays) if known else ()
+    wanted, past = parted(known.known if known else (), warehouse.settings.retention, now)
+    cases = cases_of(warehouse, known, wanted, tables, replays) if known else ()
     applications = applications_of(tables, cases)
     delivery = delivery_of(warehouse, tables)
     letters = tables.guarded(SUMMARY, lambda: dead_letters(warehouse, now), DeadLetters())
@@ -81,6 +83,7 @@ def gather(
         news.of_report(warehouse.settings.reports(), cases, findings, tables.unreadable),
         replays_of(tables),
         {name: ids.survivor(name, known.merged) for name in sorted(known.merged)} if known else {},
+        past,
         unreadable=tables.unreadable,
     )
     without_tables = replace(pipeline, tables=())  # their state is of all teams

@@ -196,6 +196,7 @@ def _state(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Fe
     state += [
         settings.report.keep_runs,
         settings.report.url,
+        settings.retention.pages,
         _shown(settings),
         uncommitted(settings),
         ages,

@@ -22,6 +22,7 @@ from pipelines.engines.duckdb import sessions
 from pipelines.engines.duckdb.translate import translated
 from pipelines.errors import UsageError
 from pipelines.settings import Settings
+from pipelines.settings.retention import midnight
 from pipelines.stage import Split, Summarise
 from pipelines.steps.refresh import kept_of
 from pipelines.stores import lock
@@ -140,12 +141,10 @@ def aged(settings: Settings, table: str, now: datetime, written: Written = NOTHI
     """
     if not goes(table):
         return None
-    age, midnight = settings.retention.of(table), now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-
-    layer = table.partition(".")[0]
+    age, today, layer = settings.retention.of(table), midnight(now), table.partition(".")[0]
 
     def before(than: timedelta) -> datetime:  # rows of gold go by the time of events, not by that of a run
-        return midnight - than if layer == "gold" else written.surely(midnight - than)
+        return today - than if layer == "gold" else written.surely(today - than)
 
     def old(time: str, than: timedelta | None) -> str:
         return "false" if than is None else f"coalesce(({time}) < {spark_literal(before(than))}, false)"
