@@ -51,21 +51,16 @@ def sentence_of(error: Exception, kafka: Kafka) -> AfterlogError:
             f"with {GROUP_PREFIX}."
         )
     if "ClusterAuthorizationException" in classes:
-        return UsageError(
-            f"Afterlog is not allowed to describe the cluster at {servers}: grant it the operation Describe."
-        )
+        return describing_refused(kafka)
     if classes & {"UnsupportedSaslMechanismException", "IllegalSaslStateException"}:
         return probed(kafka) or UsageError(
             f"The brokers at {servers} do not speak {kafka.security_protocol} with {kafka.sasl_mechanism}: fix "
             "security_protocol or sasl_mechanism under [kafka]."
         )
     if "SaslAuthenticationException" in classes:
-        return UsageError(
-            f"The brokers at {servers} refuse the user of [kafka] ({kafka.sasl_mechanism or 'SASL'}): "
-            "fix username and password."
-        )
+        return user_refused(kafka)
     if "SslAuthenticationException" in classes:
-        return probed(kafka) or UsageError(f"TLS with the brokers at {servers} fails: {_tls_reason(text)}.")
+        return probed(kafka) or tls_failed(kafka, text)
     if "UnsupportedVersionException" in classes:
         return EnvironmentLacking(f"The brokers at {servers} are too old for Afterlog: it reads from Kafka 2.8 on.")
     if damaged := re.search(r"fetching the next record from ([a-zA-Z0-9._-]+)-([0-9]+)\.", text):
@@ -82,9 +77,35 @@ def sentence_of(error: Exception, kafka: Kafka) -> AfterlogError:
         setting = re.search(r"for configuration ([a-z.]+)", text)
         which = f" ({setting[1]})" if setting else ""
         return UsageError(f"Kafka's client cannot use the settings of [kafka]{which}: fix them.")
-    return probed(kafka) or EnvironmentLacking(
-        f"The brokers at {servers} answer, but not within {kafka.timeout_seconds:g} s: check that this machine reaches "
-        "the addresses that they advertise, or raise timeout_seconds of [kafka]."
+    return probed(kafka) or unanswered(kafka, kafka.timeout_seconds)
+
+
+def describing_refused(kafka: Kafka) -> UsageError:
+    """Return the sentence about brokers that do not let Afterlog describe the cluster."""
+    return UsageError(
+        f"Afterlog is not allowed to describe the cluster at {kafka.bootstrap_servers}: grant it the operation "
+        "Describe."
+    )
+
+
+def user_refused(kafka: Kafka) -> UsageError:
+    """Return the sentence about brokers that do not know the user or the password."""
+    return UsageError(
+        f"The brokers at {kafka.bootstrap_servers} refuse the user of [kafka] ({kafka.sasl_mechanism or 'SASL'}): "
+        "fix username and password."
+    )
+
+
+def tls_failed(kafka: Kafka, text: str) -> UsageError:
+    """Return the sentence about TLS that failed, as the ``text`` of Java or OpenSSL tells it."""
+    return UsageError(f"TLS with the brokers at {kafka.bootstrap_servers} fails: {_tls_reason(text)}.")
+
+
+def unanswered(kafka: Kafka, seconds: float) -> EnvironmentLacking:
+    """Return the sentence about brokers that can be reached and do not answer in time."""
+    return EnvironmentLacking(
+        f"The brokers at {kafka.bootstrap_servers} answer, but not within {seconds:g} s: check that this machine "
+        "reaches the addresses that they advertise, or raise timeout_seconds of [kafka]."
     )
 
 
@@ -134,7 +155,14 @@ def _tls_reason(text: str) -> str:
         return "this machine does not know the authority that signed their certificate; name it in ca_file of [kafka]"
     if re.search(r"No subject alternative|No name matching", text):
         return "their certificate is for another host name; use that one in bootstrap_servers"
-    if re.search(r"bad_certificate|certificate_required|certificate_unknown|handshake_failure", text):
+    if "certificate verify failed" in text or "verification failed" in text:  # OpenSSL does not tell which
+        return (
+            "their certificate is for another host name, or this machine does not know the authority that signed it; "
+            "name the authority in ca_file of [kafka]"
+        )
+    if re.search(
+        r"(?:alert|bad)[ _]certificate|certificate[ _](?:required|unknown)|handshake[ _]failure", text
+    ):
         return "they want a client certificate that they know; set certificate_file and key_file of [kafka]"
     return "the two sides do not agree; look at the certificates and at security_protocol"
 

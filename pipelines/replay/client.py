@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined]
 
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
-from pipelines.kafka.errors import probed
+from pipelines.kafka.errors import describing_refused, probed, tls_failed, unanswered, user_refused
 from pipelines.kafka.records import GROUP_PREFIX
 from pipelines.replay.properties import NAMES, OF_CONSUMERS, properties, timeout_of
 from pipelines.settings import Settings
@@ -97,28 +97,20 @@ class Answers:
         text = "\n".join(str(failure.str()) for failure in [*heard, *([error] if error is not None else [])])
         servers = self.kafka.bootstrap_servers
         if KafkaError.CLUSTER_AUTHORIZATION_FAILED in codes:
-            return UsageError(
-                f"Afterlog is not allowed to describe the cluster at {servers}: grant it the operation Describe."
-            )
+            return describing_refused(self.kafka)
         if error is not None and error.code() not in _WAITED:
             return EnvironmentLacking(f"The brokers at {servers} refuse a request of a replay ({error.name()}).")
         if probe_error := probed(self.kafka):
             return probe_error
         if codes & {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}:
-            return UsageError(
-                f"The brokers at {servers} refuse the user of [kafka] ({self.kafka.sasl_mechanism or 'SASL'}): "
-                "fix username and password."
-            )
+            return user_refused(self.kafka)
         if KafkaError._SSL in codes:
-            return UsageError(f"TLS with the brokers at {servers} fails: {_tls_reason(text)}.")
+            return tls_failed(self.kafka, text)
         if KafkaError._RESOLVE in codes:
             return EnvironmentLacking(
                 f"A host that bootstrap_servers or the brokers name cannot be resolved ({servers}): fix it."
             )
-        return EnvironmentLacking(
-            f"The brokers at {servers} answer, but not within {self.seconds:g} s: check that this machine reaches the "
-            "addresses that they advertise, or raise timeout_seconds of [kafka]."
-        )
+        return unanswered(self.kafka, self.seconds)
 
 
 _WAITED = {
@@ -128,17 +120,6 @@ _WAITED = {
     *(KafkaError._BAD_MSG, KafkaError.NETWORK_EXCEPTION, KafkaError._NOENT),
     *_PASSING,
 }
-
-
-def _tls_reason(text: str) -> str:
-    if "certificate verify failed" in text or "verification failed" in text:
-        return (
-            "their certificate is for another host name, or this machine does not know the authority that signed it; "
-            "name the authority in ca_file of [kafka]"
-        )
-    if re.search(r"alert (?:bad )?certificate|certificate required|certificate unknown|handshake failure", text):
-        return "they want a client certificate that they know; set certificate_file and key_file of [kafka]"
-    return "the two sides do not agree; look at the certificates and at security_protocol"
 
 
 @dataclass(frozen=True)

@@ -308,6 +308,8 @@ def test_what_kafka_says_becomes_a_sentence(text: str, kind: type[AfterlogError]
         ("PKIX path building failed", "name it in ca_file of [kafka]"),
         ("No subject alternative names present", "their certificate is for another host name"),
         ("Received fatal alert: bad_certificate", "set certificate_file and key_file of [kafka]"),
+        ("SSL routines::certificate verify failed", "name the authority in ca_file of [kafka]"),  # OpenSSL's words
+        ("SSL routines::sslv3 alert bad certificate", "set certificate_file and key_file of [kafka]"),
     ],
 )
 def test_why_tls_fails(tmp_path: Path, text: str, sentence: str) -> None:
