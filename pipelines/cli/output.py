@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from pipelines.cli.options import TableFormat, TextFormat
+from pipelines.errors import EnvironmentLacking
 from pipelines.settings import Settings
 
 if TYPE_CHECKING:
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 def say(sentence: str) -> None:
     """Print a sentence to standard error; what cannot be printed is escaped."""
     print(f"afterlog: {''.join(c if c.isprintable() else repr(c)[1:-1] for c in sentence)}", file=sys.stderr)
+
+
+def end_with(problems: Sequence[str | None]) -> None:
+    """Say what could not be read, and end with the exit code of a machine that lacks something; None: all was."""
+    told = [problem for problem in problems if problem is not None]
+    for problem in dict.fromkeys(told):
+        say(problem)
+    if told:
+        raise typer.Exit(EnvironmentLacking.exit_code)
 
 
 def say_about(settings: Settings, cluster: str) -> Callable[[str], None]:

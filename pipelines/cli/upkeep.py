@@ -19,7 +19,7 @@ from pipelines.cli.options import (
     VerboseOption,
     WarehouseOption,
 )
-from pipelines.cli.output import say, show_record, show_records
+from pipelines.cli.output import end_with, say, show_record, show_records
 from pipelines.errors import UsageError
 from pipelines.settings import s3
 from pipelines.warehouse.tables import Warehouse
@@ -46,6 +46,7 @@ def maintain(
         print(json.dumps(maintenance.totals(done) | {"tables": [asdict(table) for table in done]}))
     else:
         maintenance.show(done, dry_run)
+    end_with([table.unreadable for table in done])
 
 
 def backup(
@@ -189,3 +190,4 @@ def stats(
     with tables.store.pinned():
         found = list(costs.stats(tables))
     show_records(found, format, costs.show)
+    end_with([table.unreadable for table in found])

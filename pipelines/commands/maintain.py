@@ -15,7 +15,7 @@ from pipelines import moments
 from pipelines.catalog import CATALOG
 from pipelines.commands import display
 from pipelines.commands.stored import stored
-from pipelines.errors import UsageError, WriterBusy
+from pipelines.errors import UsageError, WriterBusy, readable, unopened
 from pipelines.settings import Settings
 from pipelines.steps import retention
 from pipelines.stores import lock
@@ -35,6 +35,7 @@ class Maintained:
 
     ``kept_for`` names the stages that have still to read older files. ``rows`` went by their age, from ``row_files``;
     roughly ``row_bytes`` of them become free when their files are those of an old version. They wait for ``unread_by``.
+    Of a table whose log cannot be read nothing went; ``unreadable`` says so in a sentence.
     """
 
     table: str
@@ -47,6 +48,7 @@ class Maintained:
     row_files: int = 0
     row_bytes: int = 0
     unread_by: str | None = None
+    unreadable: str | None = None
 
     @classmethod
     def of(cls, found: Outdated) -> Maintained:
@@ -75,7 +77,8 @@ def maintain(
 ) -> Iterator[Maintained]:
     """Remove from each table rows by their age, and what nobody has needed for so many days; yield what went.
 
-    The writer's lock is held for one table at a time, and only where something goes, so that a follower goes on.
+    The writer's lock is held for one table at a time, and only where something goes, so that a follower goes on. A
+    table whose log cannot be read keeps no other from its turn.
 
     Raises UsageError: no warehouse yet, only Spark opens it, or the settings name a table whose rows stay. WriterBusy:
     a backup is being made, or another process writes for longer than ``lock.wait_seconds``; what went before stays
@@ -90,17 +93,14 @@ def maintain(
             "younger than it looks."
         )
     for table in stored(warehouse, "maintain works"):
-        aged = _aged(warehouse, table, now, written, is_dry_run, say)
-        found = outdated(warehouse, table, CATALOG, days)
-        if (found.paths or found.lacks_checkpoint) and not is_dry_run:
-            with unless_backed_up(warehouse, "afterlog maintain"), lock.writer(settings, "afterlog maintain"):
-                found = outdated(warehouse, table, CATALOG, days)  # a run may have begun a batch meanwhile
-                for path in found.paths:
-                    warehouse.store.checked()
-                    warehouse.store.remove(f"{warehouse.table_path(table)}/{path}")
-                if found.lacks_checkpoint:
-                    rewriting.checkpoint(warehouse, table)
-                warehouse.store.forget(warehouse.log(table))
+        try:
+            aged = _aged(warehouse, table, now, written, is_dry_run, say)
+            found = _without_outdated(warehouse, table, days, is_dry_run)
+        except Exception as error:
+            if unopened(error) is None:
+                raise
+            yield Maintained(table, 0, 0, 0, 0, unreadable=str(readable(error)))
+            continue
         if found.unread is not None:
             say(
                 f"Nothing of {table} goes: {found.readers[0]} has still to read version {found.unread}, which is no "
@@ -115,6 +115,22 @@ def maintain(
             row_bytes=sum(rewritten.freed for rewritten in aged),
             unread_by=aged[-1].unread_by if aged else None,
         )
+
+
+def _without_outdated(warehouse: Warehouse, table: str, days: int, is_dry_run: bool) -> Outdated:
+    """Remove what nobody has needed of a table for so many days; return what went, or would go."""
+    found = outdated(warehouse, table, CATALOG, days)
+    if not (found.paths or found.lacks_checkpoint) or is_dry_run:
+        return found
+    with unless_backed_up(warehouse, "afterlog maintain"), lock.writer(warehouse.settings, "afterlog maintain"):
+        found = outdated(warehouse, table, CATALOG, days)  # a run may have begun a batch meanwhile
+        for path in found.paths:
+            warehouse.store.checked()
+            warehouse.store.remove(f"{warehouse.table_path(table)}/{path}")
+        if found.lacks_checkpoint:
+            rewriting.checkpoint(warehouse, table)
+        warehouse.store.forget(warehouse.log(table))
+    return found
 
 
 def _aged(

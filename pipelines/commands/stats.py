@@ -11,6 +11,7 @@ from pipelines import moments
 from pipelines.catalog import CATALOG
 from pipelines.commands import display
 from pipelines.commands.stored import stored
+from pipelines.errors import readable, unopened
 from pipelines.steps import retention
 from pipelines.text import size_of
 from pipelines.warehouse.outdated import LEAST_DAYS, outdated
@@ -26,18 +27,20 @@ class Stats:
     """A table's last version in rows, files and bytes; its growth a day; the bytes of its log, and those that can go.
 
     ``rows`` is null where a file does not tell its rows. The growth is that of the last seven days; it is null for a
-    table that is younger than a day. ``aged_bytes`` are those of rows that are older than ``[retention]`` says.
+    table that is younger than a day. ``aged_bytes`` are those of rows that are older than ``[retention]`` says. Of a
+    table whose log cannot be read all is null; ``unreadable`` says so in a sentence.
     """
 
     table: str
-    rows: int | None
-    files: int
-    bytes: int
-    rows_a_day: float | None
-    bytes_a_day: float | None
-    log_bytes: int
-    freed_bytes: int
-    aged_bytes: int
+    rows: int | None = None
+    files: int | None = None
+    bytes: int | None = None
+    rows_a_day: float | None = None
+    bytes_a_day: float | None = None
+    log_bytes: int | None = None
+    freed_bytes: int | None = None
+    aged_bytes: int | None = None
+    unreadable: str | None = None
 
 
 def stats(warehouse: Warehouse) -> Iterator[Stats]:
@@ -45,8 +48,17 @@ def stats(warehouse: Warehouse) -> Iterator[Stats]:
 
     Raises UsageError: there is no table yet, or only Spark opens the warehouse.
     """
-    costs = [_of(warehouse, table, moments.now()) for table in stored(warehouse, "stats works")]
-    yield from sorted(costs, key=lambda cost: (-cost.bytes - cost.log_bytes, cost.table))
+    costs = [_of_readable(warehouse, table, moments.now()) for table in stored(warehouse, "stats works")]
+    yield from sorted(costs, key=lambda cost: (-(cost.bytes or 0) - (cost.log_bytes or 0), cost.table))
+
+
+def _of_readable(warehouse: Warehouse, table: str, now: datetime) -> Stats:
+    try:
+        return _of(warehouse, table, now)
+    except Exception as error:
+        if unopened(error) is None:
+            raise
+        return Stats(table, unreadable=str(readable(error)))
 
 
 def _of(warehouse: Warehouse, table: str, now: datetime) -> Stats:
@@ -90,13 +102,13 @@ def show(costs: Sequence[Stats]) -> None:
         return [
             name,
             _sum([row.rows for row in tables]),
-            f"{sum(row.files for row in tables):,}",
-            size_of(sum(row.bytes for row in tables)),
+            _sum([row.files for row in tables]),
+            _sum([row.bytes for row in tables], in_bytes=True),
             _sum([row.rows_a_day for row in tables]),
             _sum([row.bytes_a_day for row in tables], in_bytes=True),
-            size_of(sum(row.log_bytes for row in tables)),
-            size_of(sum(row.freed_bytes for row in tables)),
-            size_of(sum(row.aged_bytes for row in tables)),
+            _sum([row.log_bytes for row in tables], in_bytes=True),
+            _sum([row.freed_bytes for row in tables], in_bytes=True),
+            _sum([row.aged_bytes for row in tables], in_bytes=True),
         ]
 
     rows = [*(cells(row.table, [row]) for row in costs), cells("all", costs)]

@@ -160,9 +160,7 @@ def _tls_reason(text: str) -> str:
             "their certificate is for another host name, or this machine does not know the authority that signed it; "
             "name the authority in ca_file of [kafka]"
         )
-    if re.search(
-        r"(?:alert|bad)[ _]certificate|certificate[ _](?:required|unknown)|handshake[ _]failure", text
-    ):
+    if re.search(r"(?:alert|bad)[ _]certificate|certificate[ _](?:required|unknown)|handshake[ _]failure", text):
         return "they want a client certificate that they know; set certificate_file and key_file of [kafka]"
     return "the two sides do not agree; look at the certificates and at security_protocol"
 

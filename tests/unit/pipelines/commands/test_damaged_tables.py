@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -79,3 +81,23 @@ def test_top_does_not_say_that_nothing_landed_if_it_cannot_be_read(settings: Set
     said = CliRunner().invoke(app, ["top", *places])
     assert said.output.splitlines()[0].endswith("; the tables of dead letters cannot be read: see `afterlog doctor`.")
     assert "no dead letter has landed" not in said.output
+
+
+def test_a_damaged_table_keeps_no_other_from_stats_and_upkeep(settings: Settings, table: Path) -> None:
+    for commit in (table / "_delta_log").glob("*.json"):
+        commit.write_text("{")
+    leftover = Path(settings.warehouse, "bronze", "dlq_records", "part-0-leftover.snappy.parquet")
+    leftover.write_bytes(b"of a writer that was killed")
+    os.utime(leftover, (0, 0))
+    place = ("--warehouse", settings.warehouse)
+    costs = CliRunner().invoke(app, ["stats", "--format", "json", *place])
+    tended = CliRunner().invoke(app, ["maintain", "--format", "json", *place])
+    assert (costs.exit_code, tended.exit_code) == (EnvironmentLacking.exit_code,) * 2
+    told = {row["table"]: row for row in map(json.loads, costs.stdout.splitlines())}
+    assert (told[SILVER]["rows"], told[SILVER]["bytes"], told["bronze.dlq_records"]["rows"]) == (None, None, 1)
+    assert told[SILVER]["unreadable"].startswith(f"The Delta log of {SILVER} cannot be read: ")
+    assert told[SILVER]["unreadable"] in costs.stderr
+    assert json.loads(tended.stdout)["files"] == 1
+    assert not leftover.exists()
+    assert told[SILVER]["unreadable"] in tended.stderr
+    assert SILVER in CliRunner().invoke(app, ["stats", *place]).stdout
