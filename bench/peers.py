@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from expectations.contract import contract_of
 from pipelines.settings import Settings
-from pipelines.steps.summarise import select_of
+from pipelines.steps.refresh import select_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +26,7 @@ def landing_to_gold(spark: SparkSession, settings: Settings, warehouse: Path) ->
 
     dead_lettered = spark.read.format("delta").load(str(warehouse / "silver"))
     no_markers = dead_lettered.selectExpr("cluster", "_bronze_id", "true AS is_control_marker").where("false")
-    frames = {"dlq_records": dead_lettered, "dlq_control_markers": no_markers}
+    frames: dict[str, Any] = {"dlq_records": dead_lettered, "dlq_control_markers": no_markers}
     counts = spark.sql(select_of("gold.dlq_counts"), **frames)
     write(spark.sql(select_of("gold.dlq_summary"), dlq_counts=counts), warehouse / "gold")
 

@@ -31,7 +31,7 @@ from bench import stores as on_stores
 from bench import years as small_runs
 from bench.following import follow
 from bench.gates import bulkheads
-from bench.growth import SCENARIOS, cost_onto
+from bench.growth import SCENARIOS, Cost, cost_onto
 from bench.harness import Bench, Finding
 from bench.records import acknowledgements, dead_letters, land_lines
 from pipelines.broker import Broker
@@ -71,7 +71,7 @@ def ledger(bench: Bench) -> None:
 def growth(bench: Bench) -> None:
     """Measure a few new rows on top of none, and of more and more rows of history."""
     for number, scenario in enumerate(SCENARIOS):
-        costs = []
+        costs: list[Cost] = []
         # The first runs of a feed compile its code, so they do not count.
         cost_onto(bench.spark, bench.settings(f"growth-before-{number}"), scenario, 0, 1)
         for history, landed_in in scenario.histories:
@@ -159,8 +159,15 @@ def replay(bench: Bench) -> None:
     with Broker(bench.scratch / "replay-broker") as broker:
         large = replays.measured(broker.bootstrap_servers, bench.scratch, count)
         small = replays.measured(broker.bootstrap_servers, bench.scratch / "small", count // 10, batch=50)
-    parts = {"records": count, "bytes": replays.SIZE, "seconds": large.replayed, "bare_seconds": large.bare}
-    bench.keep("records replayed", count / median(large.replayed), "records/s", **parts)
+    bench.keep(
+        "records replayed",
+        count / median(large.replayed),
+        "records/s",
+        records=count,
+        bytes=replays.SIZE,
+        seconds=large.replayed,
+        bare_seconds=large.bare,
+    )
     bench.keep("records of a bare producer", count / median(large.bare), "records/s")
     bench.keep("a replay / a bare producer", large.ratio, "x")
     bench.keep("records replayed, in transactions of 50", count // 10 / median(small.replayed), "records/s")

@@ -224,7 +224,7 @@ def ran(title: str, command: Sequence[str | Path]) -> tuple[float, str]:
 def _run(command: Sequence[str | Path], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            list(map(os.fspath, command)),
+            [os.fspath(word) for word in command],
             cwd=ROOT,
             env=variables,
             stdin=subprocess.DEVNULL,
@@ -243,7 +243,7 @@ def _last(text: str) -> str:
 
 def _reason(text: str) -> str:
     """Return the line that names the exception, if one does (a query's plan can follow it), else the last line."""
-    errors = re.findall(r"(?m)^(?:[\w.]*(?:Error|Exception)\b|error:).*$", text)
+    errors: list[str] = re.findall(r"(?m)^(?:[\w.]*(?:Error|Exception)\b|error:).*$", text)
     return (errors or [_last(text)])[-1][:MOST_SHOWN]
 
 

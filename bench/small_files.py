@@ -19,7 +19,8 @@ from pipelines.run import contracts
 from pipelines.settings import Settings
 from pipelines.warehouse.outdated import LEAST_DAYS
 from pipelines.warehouse.tables import Warehouse
-from tests.testing.deliveries import at, store
+from tests.testing.deliveries import store
+from tests.testing.requests import at
 
 FILES, ROWS, TOPICS, ATTEMPTS = 2_000, 5, 50, 3
 LETTERS, LEDGER = "silver.dlq_records", "gold.message_ledger"

@@ -35,8 +35,8 @@ def main() -> None:
     given = parser.parse_args()
     spark_properties = {"spark.master": given.master, "spark.driver.memory": given.memory}
     spark_properties |= dict(word.split("=", 1) for word in given.property)
-    places = {"landing": str(given.landing), "warehouse": str(given.out), "shared_directories": True}
-    settings = load(**places, spark=spark_properties)
+    landing, warehouse = str(given.landing), str(given.out)
+    settings = load(landing=landing, warehouse=warehouse, shared_directories=True, spark=spark_properties)
     with tempfile.TemporaryDirectory(prefix="afterlog-bench-") as scratch, spark_session(settings) as spark:
         bench = Bench(spark, Path(scratch), min(1.0, given.records / WARM_UP_RECORDS))
         if given.what == "decode":

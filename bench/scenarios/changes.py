@@ -50,7 +50,8 @@ class Changes:
         def push(at: int, wire: dict[str, Any], epoch: int, error: int = 0) -> None:
             heartbeat = {"groupId": group, "memberId": member, "memberEpoch": 0}
             heartbeat |= {"topology": {"epoch": epoch, "subtopologies": []}, "shutdownApplication": False}
-            asked = {"errorCode": 0, "errorMessage": None, "memberId": member, "memberEpoch": 1, "status": []}
+            asked: dict[str, Any] = {"errorCode": 0, "errorMessage": None, "memberId": member, "memberEpoch": 1}
+            asked["status"] = []
             log(at - 250, "STREAMS_GROUP_HEARTBEAT", heartbeat, asked | {"topologyDescriptionRequired": True})
             request = {"groupId": group, "memberId": member, "topologyEpoch": epoch, "topologyDescription": wire}
             text = f"Topology epoch {epoch} does not match the group's current topology epoch 0." if error else None
