@@ -252,13 +252,13 @@ class _Site:
         ]
 
     def incidents(self) -> Finder:
-        """Return the table of all incidents."""
+        """Return the table of the incidents that pages tell of."""
         kinds = "link chip text text text text number time time text" + (" text" if self.fronts else "")
         names = "Incident,Severity,State,Verdict,Owner,Source topic,Records,Since (UTC),Last (UTC),Error"
         names += ",Team" if self.fronts else ""
-        return Finder(
-            "incidents", "All incidents, the most urgent first", names.split(","), kinds.split(), self.incident_rows
-        )
+        which = "The latest" if self.content.past.incidents else "All"
+        caption = f"{which} incidents, the most urgent first"
+        return Finder("incidents", caption, names.split(","), kinds.split(), self.incident_rows)
 
     @cached_property
     def subject_rows(self) -> list[list[list[Any]]]:

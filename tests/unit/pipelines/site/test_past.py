@@ -63,6 +63,7 @@ def test_a_sentence_is_left_of_the_page_of_an_incident_that_ended_long_ago(setti
     assert f"afterlog incident {incident_id(LATEST)}" in text
     assert "It ended more than 90 days ago" in text
     assert f"{MORE} more incidents ended more than 90 days ago" in (tmp_path / addresses.INCIDENTS).read_text("utf-8")
+    assert "The latest incidents, the most urgent first" in (tmp_path / addresses.INCIDENTS).read_text("utf-8")
     assert f"The {LATEST + 1} latest incidents" in (tmp_path / addresses.FRONT).read_text("utf-8")
     links = {link for page in tmp_path.rglob("*.html") for link in Page(page.read_text("utf-8")).links}
     assert not [link for link in links if link.endswith(old.name)]
