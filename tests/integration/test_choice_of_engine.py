@@ -78,17 +78,11 @@ def few(settings: Settings) -> None:
     (directory / "a.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def both(
-    spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Engines, list[Settings]]:
-    return by_both(spark, empty_warehouse, tmp_path_factory.mktemp("both"), few)
-
-
 @pytest.mark.thorough
-def test_every_table_is_the_same_by_either_engine(both: tuple[Engines, list[Settings]]) -> None:
-    check(*both)
-    assert {stage.table for stage in CATALOG if isinstance(stage, Derive)} <= both[0]["auto"].keys()
+def test_every_table_is_the_same_by_either_engine(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
+    found, made = by_both(spark, empty_warehouse, tmp_path, few)
+    check(found, made)
+    assert {stage.table for stage in CATALOG if isinstance(stage, Derive)} <= found["auto"].keys()
 
 
 @engines.thorough
@@ -99,18 +93,22 @@ def test_every_table_of_the_demo_is_the_same_by_either_engine(
 
 
 def test_a_run_says_which_engine_did_what(
-    both: tuple[Engines, list[Settings]], capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found, (settings, _) = both
+    land(settings, {"a.jsonl": [line(at) for at in range(3)]})
+    by_default = run_chain(spark, settings)
     told = jvmless.rows(Warehouse(settings), "quality.stage_runs", {"table": "gold.dlq_summary"})
     reason = "the groups that changed fit one machine"
     assert {(row["engine"], row["engine_reason"]) for row in told} == {(DUCKDB, reason)}
-    assert json.loads(json.dumps(found["auto"]["gold.dlq_summary"].as_json()))["engine"] == DUCKDB
-    display.stage_runs([*found["auto"].values()])
+    assert json.loads(json.dumps(by_default["gold.dlq_summary"].as_json()))["engine"] == DUCKDB
+    display.stage_runs([*by_default.values()])
     said = capsys.readouterr().out
     assert "DuckDB computed or decided " in said
     assert reason in said
-    display.stage_runs([*found[SPARK].values()])
+    land(settings, {"b.jsonl": [line(3)]})
+    by_spark = run_chain(spark, settings.model_copy(update={"engine": SPARK}))
+    assert {stage_run.engine for table, stage_run in by_spark.items() if table != "bronze.dlq_records"} == {SPARK}
+    display.stage_runs([*by_spark.values()])
     assert "as the setting engine asks for it." in capsys.readouterr().out
 
 

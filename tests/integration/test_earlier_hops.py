@@ -11,7 +11,7 @@ from pipelines.commands import trace
 from pipelines.settings import Settings
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import engines
-from tests.testing.builders import run
+from tests.testing.builders import run_needed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ def spring(topic: str, partition: int, offset: int, group: str) -> list[dict[str
 def test_a_message_is_found_by_each_hop_that_headers_tell(spark: SparkSession, settings: Settings) -> None:
     headers = [*spring("payments", 1, 9001, "ledger"), *spring("payments.DLT", 1, 44, "parker")]
     _land(settings, "last", topic="payments.DLT.DLT", offset=3, headers=headers)
-    run(spark, settings, feed=None)
+    run_needed(spark, settings, LEDGER)
     warehouse = Warehouse(settings, spark)
     assert _ledger(warehouse) == {
         ("payments", 9001): ("DEAD_LETTERED", 1, "payments", 0),
@@ -49,7 +49,7 @@ def test_a_message_is_found_by_each_hop_that_headers_tell(spark: SparkSession, s
 
     # The first dead letter lands later: it is the same dead letter, and now its own row tells it.
     _land(settings, "first", topic="payments.DLT", offset=44, headers=headers[:4])
-    run(spark, settings, feed=None)
+    run_needed(spark, settings, LEDGER)
     assert _ledger(warehouse) == {
         ("payments", 9001): ("DEAD_LETTERED", 1, "payments", 0),
         ("payments.DLT", 44): ("DEAD_LETTERED", 1, "payments", 1),

@@ -13,12 +13,13 @@ from pipelines.columns.headers import look_like_a_writers
 from pipelines.commands import doctor
 from pipelines.settings import Dlq, RequiredProfile, Settings
 from pipelines.warehouse.tables import Warehouse
-from tests.testing.builders import AT, land, line, rows, run
+from tests.testing.builders import AT, land, line, rows, run, run_needed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SILVER, QUARANTINE, HELD = "silver.dlq_records", "quarantine.dlq_records", "held.dlq_records"
+BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
+QUARANTINE, HELD = "quarantine.dlq_records", "held.dlq_records"
 FINDINGS = "gold.trust_findings"
 
 
@@ -62,14 +63,14 @@ def test_nothing_known_is_a_state_that_is_counted_and_said(
 
 def test_other_records_of_the_topic_say_who_writes_it_now_or_before(spark: SparkSession, settings: Settings) -> None:
     land(settings, {"a.jsonl": [line(1, topic="dlq.a"), *plain("dlq.a", 2), *plain("dlq.b", 1)]})
-    run(spark, settings)
+    run(spark, settings, BRONZE, SILVER)
     assert judged(spark, settings) == {("dlq.a", 1): "kip-1191", ("dlq.a", 2): BROKEN, ("dlq.b", 1): "unknown"}
 
     # Headers of dlq.b begin, those of dlq.a were switched off; the earlier rows stay what they were.
     land(settings, {"b.jsonl": [*plain("dlq.a", 3), line(2, topic="dlq.b"), *plain("dlq.b", 3)]})
-    run(spark, settings)
+    run(spark, settings, BRONZE, SILVER)
     land(settings, {"c.jsonl": [*plain("dlq.b", 4), *plain("dlq.c", 1)]})
-    run(spark, settings)
+    run(spark, settings, BRONZE, SILVER)
     found = judged(spark, settings)
     assert {place: found[place] for place in found if place[1] > 2} == dict.fromkeys(
         [("dlq.a", 3), ("dlq.b", 3), ("dlq.b", 4)], BROKEN
@@ -84,8 +85,8 @@ def test_settings_say_who_writes_a_topic(spark: SparkSession, settings: Settings
     land(settings, {"a.jsonl": [*plain("dlq.shared", 1), *plain("dlq.required", 1), *plain("dlq.free", 1)]})
     required = Dlq(require=(RequiredProfile(topic="dlq.required", profile="kafka-connect"),))
     ours = settings.model_copy(update={"dlq": required})
-    run(spark, ours, feed="collect")
-    run(spark, ours)
+    run_needed(spark, ours, "silver.dlq_settings")
+    run(spark, ours, BRONZE, SILVER)
     assert judged(spark, ours) == {
         ("dlq.shared", 1): BROKEN,
         ("dlq.required", 1): [*BROKEN, "header_profile.required"],
@@ -100,7 +101,7 @@ def test_a_large_batch_is_judged_as_a_small_one(
     monkeypatch.setattr("pipelines.engines.choose.SMALL", 0)
     fine = [line(offset, topic="dlq.a") for offset in range(300)]
     land(settings, {"a.jsonl": [*fine, *plain("dlq.a", 300), *plain("dlq.b", 1)]})
-    run(spark, settings)
+    run(spark, settings, BRONZE, SILVER)
     found = judged(spark, settings)
     assert (found["dlq.a", 300], found["dlq.b", 1], found["dlq.a", 7]) == (BROKEN, "unknown", "kip-1191")
 
@@ -110,7 +111,7 @@ def test_a_session_says_once_that_a_topic_names_no_writer(
 ) -> None:
     for offset in (1, 2):
         land(settings, {f"{offset}.jsonl": plain("dlq-once", offset)})
-        run(spark, settings, "bronze.dlq_records", SILVER)
+        run(spark, settings, BRONZE, SILVER)
     assert len([message for message in caplog.messages if "dlq-once" in message]) == 1
     assert Warehouse(settings, spark).read(SILVER).count() == 2
 
