@@ -20,7 +20,6 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from local import bundled
 from pipelines.alerts import sender
 from pipelines.backup import backup
 from pipelines.cli import app
@@ -67,21 +66,21 @@ def contents(spark: SparkSession, settings: Settings) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def of_all_features(
-    spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, all_features: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Settings]:
-    """A warehouse with the demo's feeds, held and quarantined rows, a plan that ran in part, alerts and actions."""
+    """A warehouse with rows of dead letters and acknowledgements, held and quarantined ones, a plan that ran in part,
+    alerts and actions.
+    """
     place = tmp_path_factory.mktemp("all-features")
     with receiving() as receiver:
         settings = warehouse_of(
-            empty_warehouse,
+            all_features / "warehouse",
             place,
             alerts={"route": [{"name": "all", "url": receiver.address}]},
             replay=Replay(rules=no_rules(place)).model_dump(),
         )
-        bundled.land(settings)
-        bad = [line(offset, topic="dlq.bad", headers=BROKEN) for offset in range(30)]
-        land(settings, {"bad.jsonl": [*bad, line(40, topic="dlq.bad")]})
-        run(spark, settings, feed=None)
+        shutil.copytree(all_features / "landing", settings.landing)
+        shutil.rmtree(Path(settings.warehouse, "_alerts"))  # of a route that this warehouse does not have
         assert rows(spark, settings, "held.dlq_records")
         assert rows(spark, settings, "quarantine.dlq_records")
         warehouse = Warehouse(settings)
@@ -233,9 +232,9 @@ def small(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.T
 @pytest.mark.parametrize(
     "point",
     [
-        "backup, while files are copied",
+        pytest.param("backup, while files are copied", marks=pytest.mark.thorough),
         pytest.param("backup, before its manifest", marks=pytest.mark.thorough),
-        "backup, after its manifest",
+        pytest.param("backup, after its manifest", marks=pytest.mark.thorough),
         pytest.param("backup, before an older one goes", marks=pytest.mark.thorough),
         "backup, before files of an older one go",
     ],
@@ -259,10 +258,10 @@ def test_a_killed_backup_is_made_by_the_next(spark: SparkSession, small: Setting
 @pytest.mark.parametrize(
     "point",
     [
-        "restore, after its mark",
+        pytest.param("restore, after its mark", marks=pytest.mark.thorough),
         pytest.param("restore, while files are written", marks=pytest.mark.thorough),
         "restore, before commits are written",
-        "restore, before it is whole",
+        pytest.param("restore, before it is whole", marks=pytest.mark.thorough),
     ],
 )
 def test_a_killed_restore_is_gone_on_with(spark: SparkSession, small: Settings, tmp_path: Path, point: str) -> None:

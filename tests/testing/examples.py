@@ -13,6 +13,15 @@ def configure(is_thorough: bool) -> None:
     _thorough[:] = [is_thorough]
 
 
-def at_most(examples: int) -> hypothesis.settings:
-    """Return the settings of a property test that tries so many examples if the tests that take long run."""
-    return hypothesis.settings(max_examples=examples if any(_thorough) else round(examples * _SHARE))
+def are_many() -> bool:
+    """Tell whether the tests that take long run, too."""
+    return any(_thorough)
+
+
+def at_most(examples: int, usually: int | None = None) -> hypothesis.settings:
+    """Return the settings of a property test that tries so many examples if the tests that take long run.
+
+    Else it tries ``usually`` as many, by default a share of them.
+    """
+    fewer = round(examples * _SHARE) if usually is None else usually
+    return hypothesis.settings(max_examples=examples if are_many() else fewer)
