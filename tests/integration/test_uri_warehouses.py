@@ -19,6 +19,7 @@ from pipelines.commands.message_events import ACKNOWLEDGEMENTS, HELD_ACKNOWLEDGE
 from pipelines.run import contracts
 from pipelines.settings import ROOT, Settings
 from pipelines.warehouse.tables import Warehouse
+from tests.testing import bulkheads
 from tests.testing.builders import land, line, rows, run
 from tests.testing.deliveries import at, store
 from tests.testing.sites import incident, letter
@@ -52,6 +53,12 @@ def test_a_batch_in_which_no_line_names_an_offset_is_held(
     land(by_uri, {"b.jsonl": [line(1)]})
     run(spark, by_uri, BRONZE, SILVER)
     assert [row["dlq_offset"] for row in rows(spark, by_uri, SILVER)] == [1]
+    land(by_uri, {"c.jsonl": [line(4), line(1, value=b"other"), line(1)]})
+    silver, waiting = bulkheads.run(spark, by_uri)[SILVER]
+    assert waiting.status == "held"
+    assert (silver.accepted, silver.quarantined, silver.duplicates) == (1, 1, 1)
+    assert [row["value"] for row in rows(spark, by_uri, SILVER)] == [b"v"] * 2
+    assert {ran.status for ran in run(spark, by_uri, BRONZE, SILVER).values()} <= {"idle", "held"}
     of_place = Warehouse(settings.model_copy(update={"warehouse": str(place)}))
     assert {table for table in lacking if of_place.last_version(table) is None} == set()
 
