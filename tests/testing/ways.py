@@ -7,9 +7,15 @@ import pytest
 from pipelines.engines import choose
 from pipelines.engines.duckdb.nodes import Untranslatable
 from pipelines.steps import batch_rows, few_split
+from tests.testing import examples
 
 FEW, LEFT_TO_SPARK, MANY = "few", "left to Spark", "many"
 WAYS = (FEW, LEFT_TO_SPARK, MANY)
+
+
+def tried() -> tuple[str, ...]:
+    """Return the ways that tests compare: that to Spark has tests of its own, so only long test runs compare it."""
+    return WAYS if examples.are_many() else (FEW, MANY)
 
 
 def take(way: str, patched: pytest.MonkeyPatch) -> None:
