@@ -19,7 +19,7 @@ from pipelines.stores import lock
 from pipelines.stores.base import Store
 from pipelines.warehouse import rewriting
 from pipelines.warehouse.tables import Warehouse
-from tests.testing.builders import CHAIN, land, line, rows, run_chain
+from tests.testing.builders import CHAIN, land, line, rows, run_chain, warehouse_of
 
 BRONZE, SILVER, GOLD = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
 LONG_AGO = time.time() - 40 * 86_400
@@ -45,10 +45,26 @@ def nothing_said() -> None:
     said.clear()
 
 
-def test_a_stage_that_is_behind_reads_on(spark: SparkSession, settings: Settings) -> None:
-    for number in range(3):
+@pytest.fixture(scope="module")
+def ran_twice(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A warehouse after two runs, of a record each."""
+    settings = warehouse_of(empty_warehouse, tmp_path_factory.mktemp("twice"))
+    for number in range(2):
         land(settings, {f"{number}.jsonl": [line(number)]})
         run_chain(spark, settings)
+    return settings
+
+
+@pytest.fixture
+def after_two_runs(ran_twice: Settings, tmp_path: Path) -> Settings:
+    """A copy of that warehouse, with a landing directory of its own."""
+    return warehouse_of(Path(ran_twice.warehouse), tmp_path / "copy")
+
+
+def test_a_stage_that_is_behind_reads_on(spark: SparkSession, after_two_runs: Settings) -> None:
+    settings = after_two_runs
+    land(settings, {"2.jsonl": [line(2)]})
+    run_chain(spark, settings)
     land(settings, {"late.jsonl": [line(10), line(11)]})
     run_chain(spark, settings, BRONZE)
     DeltaTable(Warehouse(settings).location(BRONZE)).optimize.compact()
@@ -67,10 +83,10 @@ def test_a_stage_that_is_behind_reads_on(spark: SparkSession, settings: Settings
     assert [row["dlq_offset"] for row in rows(spark, settings, SILVER)] == [0, 1, 2, 10, 11]
 
 
-def test_a_killed_one_is_gone_on_with(spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(2):
-        land(settings, {f"{number}.jsonl": [line(number)]})
-        run_chain(spark, settings)
+def test_a_killed_one_is_gone_on_with(
+    spark: SparkSession, after_two_runs: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = after_two_runs
     before = contents(spark, settings)
     kind = type(Warehouse(settings).store)
     remove, removed = kind.remove, []
@@ -92,11 +108,9 @@ def test_a_killed_one_is_gone_on_with(spark: SparkSession, settings: Settings, m
 
 
 def test_the_command_says_what_would_go_and_waits_for_a_writer(
-    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    after_two_runs: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number in range(2):
-        land(settings, {f"{number}.jsonl": [line(number)]})
-        run_chain(spark, settings)
+    settings = after_two_runs
     log = Path(Warehouse(settings).location(GOLD), "_delta_log")
     for path in log.glob("*.json"):  # the versions become ten days old
         commit = path.read_text(encoding="utf-8").splitlines()
