@@ -188,7 +188,7 @@ def numbered(spark: SparkSession, rows: Sequence[tuple[str | None, int]]) -> Dat
 NAMED = st.tuples(st.sampled_from(["a", "b", "o'brien", None]), st.integers(0, 3))
 
 
-@at_most(10)
+@at_most(10, usually=1)
 @given(st.lists(NAMED, max_size=8), st.lists(st.tuples(NAMED, st.booleans()), max_size=6), st.integers(0, 2))
 @example([("a", 1), ("a", 2), ("b", 1)], [(("a", 3), True)], 1)  # the table lacks a row
 @example([("a", 1), ("a", 2), ("b", 1)], [], 1)  # it lacks none
