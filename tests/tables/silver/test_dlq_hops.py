@@ -23,14 +23,14 @@ def test_news_touches_every_slice_whose_hops_change_and_its_inputs_are_enough(sp
     assert isinstance(group, EachOf)
     groups = F.expr(group.expression)
     touched = letters.where("is_new").select("cluster", F.explode(groups).alias("slice")).distinct().persist()
-    before, after = hops_of(spark, letters.where("NOT is_new")), hops_of(spark, letters)
+    before, after = (hops_of(spark, some).persist() for some in (letters.where("NOT is_new"), letters))
 
-    changed = before.exceptAll(after).union(after.exceptAll(before)).select("cluster", "slice").distinct()
+    changed = before.exceptAll(after).union(after.exceptAll(before)).select("cluster", "slice").distinct().persist()
     assert changed.count() > CASES
     assert changed.exceptAll(touched.intersect(changed)).count() == 0
 
     of_touched = touched.groupBy("cluster").agg(F.collect_set("slice").alias("touched"))
     enough = letters.join(of_touched, "cluster").where(F.arrays_overlap(groups, "touched")).drop("touched")
-    fresh = hops_of(spark, enough).join(touched, ["cluster", "slice"], "left_semi")
+    fresh = hops_of(spark, enough).join(touched, ["cluster", "slice"], "left_semi").persist()
     whole = after.join(touched, ["cluster", "slice"], "left_semi")
     assert fresh.exceptAll(whole).count() == whole.exceptAll(fresh).count() == 0
