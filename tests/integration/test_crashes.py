@@ -72,7 +72,7 @@ def undisturbed(
     [
         pytest.param("after bronze, before its progress", marks=pytest.mark.thorough),
         pytest.param("after data files, before their commit", marks=pytest.mark.thorough),
-        "between quarantine and silver",
+        pytest.param("between quarantine and silver", marks=pytest.mark.thorough),
         pytest.param("between silver and progress", marks=pytest.mark.thorough),
         pytest.param("during gold", marks=pytest.mark.thorough),
         pytest.param("between gold and progress", marks=pytest.mark.thorough),

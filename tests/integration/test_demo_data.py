@@ -28,6 +28,7 @@ FED = (  # questions without an answer in the captures alone
 )
 
 
+@pytest.mark.thorough
 def test_the_week_of_the_demo_is_found_as_it_happened(spark: SparkSession, settings: Settings) -> None:
     land_week(settings, END)
     done = run(Warehouse(settings, spark), stages())
