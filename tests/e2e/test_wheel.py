@@ -1,25 +1,28 @@
 """The wheel, installed into environments of its own, works in an empty directory without this checkout.
 
-It takes a minute and a half on an idle machine: a run of Spark by the checkout and one by the wheel, with the archive
-of classes that `afterlog setup` makes for it, take most of it. An environment takes a second: uv links the packages of
-`uv.lock` out of its cache, and then installs the wheel without asking for any other.
+An environment takes a second: uv links the packages of `uv.lock` out of its cache, and then installs the wheel without
+asking for any other. Their bytecode is that of the checkout's packages, which are the same files.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import obstore
 import pytest
+from deltalake import DeltaTable
 from obstore.store import S3Store
 
 from bench.equal_tables import Comparer, Renames
@@ -96,8 +99,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Installed]:
-    """Install the wheel with an extra; its user has no settings and no cache yet."""
+    """Install the wheel with an extra, once; its user has no settings and no cache yet."""
 
+    @cache
     def install(extra: str) -> Installed:
         place = tmp_path_factory.mktemp(extra)
         made = Installed(place / "environment", place / "empty", {"HOME": os.fspath(place / "home")})
@@ -107,9 +111,23 @@ def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
         done(ran(UV, "sync", "--quiet", *locked, cwd=ROOT, UV_PROJECT_ENVIRONMENT=os.fspath(made.environment)))
         done(ran(UV, "pip", "install", "--quiet", "--offline", "--python", python, f"{built}[{extra}]", cwd=place))
         done(ran(python, "-m", "compileall", "-q", made.package, cwd=place))  # pip does this, uv leaves it to Python
+        _link_bytecode(made.package.parent)
         return made
 
     return install
+
+
+def _link_bytecode(packages: Path) -> None:
+    """Give an environment the bytecode of the same packages here; Python compiles what is not of the same file."""
+    here = Path(sysconfig.get_path("purelib"))
+    for compiled in here.rglob("__pycache__/*.pyc"):
+        there = packages / compiled.relative_to(here)
+        if there.parent.parent.is_dir() and not there.exists():
+            there.parent.mkdir(exist_ok=True)
+            try:
+                os.link(compiled, there)
+            except OSError:  # on another file system uv copies the packages, which changes their times
+                return
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +225,6 @@ def test_spark_makes_the_tables_that_a_checkout_makes(
     [
         ("gcs", "from obstore.store import GCSStore; import deltalake"),
         ("azure", "from obstore.store import AzureStore; import deltalake"),
-        ("airflow", "import afterlog; afterlog.find_code(); import dags.dlq, dags.replay"),
         (
             "glue",
             "from botocore.session import get_session; get_session().create_client('glue', region_name='eu-west-1')",
@@ -218,43 +235,77 @@ def test_an_extra_can_be_imported(installed: Callable[[str], Installed], extra: 
     done(installed(extra).python(program))
 
 
-def test_an_airflow_without_spark_runs_dags_by_a_command_of_another_environment(
-    installed: Callable[[str], Installed], landing: Path, tmp_path: Path
-) -> None:
-    folder, command = tmp_path / "dags", Path(sys.executable).with_name("afterlog")
-    first = checkout("dags", str(folder), "--command", str(command))
-    written = done(first).splitlines()
+# Airflow takes seconds to start, so that one process does what its commands do.
+AIRFLOW = """
+import json, sys
+from airflow.cli import cli_parser
+from airflow.dag_processing.dagbag import DagBag
+
+folder, *commands = json.loads(sys.argv[1])
+bag = DagBag(folder)
+assert not bag.import_errors, bag.import_errors
+writers = [dag for dag in bag.dags.values() if dag.dag_id not in ("backup", "replay")]
+print(json.dumps([sorted(bag.dags), sorted({task.pool for dag in writers for task in dag.tasks})]))
+for words in commands:
+    parsed = cli_parser.get_parser().parse_args(words)
+    parsed.func(parsed)
+"""
+
+
+@dataclass
+class Scheduled:
+    """What the command that writes the files of DAGs said, what Airflow said, and the tables that it filled."""
+
+    folder: Path
+    first: subprocess.CompletedProcess[str]
+    command: str
+    create: str
+    airflow: subprocess.CompletedProcess[str]
+    warehouse: Path
+
+
+@pytest.fixture(scope="module")
+def scheduled(
+    installed: Callable[[str], Installed],
+    landing: Path,
+    empty_warehouse: Path,
+    command: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Scheduled:
+    """A run of the DAG `dlq` by an Airflow without Spark, whose tasks start the command of this environment."""
+    place = tmp_path_factory.mktemp("scheduled")
+    folder, warehouse = place / "dags", place / "warehouse"
+    shutil.copytree(empty_warehouse, warehouse)
+    first = checkout("dags", str(folder), "--command", command)
     (create,) = re.findall("`airflow (pools set .*)`", first.stderr)
-    assert f"airflow {create}" in (ROOT / "docs" / "deploy.md").read_text()
-    assert [Path(file).name for file in written] == [f"afterlog_{dag}.py" for dag in DAGS]
-    assert done(checkout("dags", str(folder), "--command", str(command))).splitlines() == written
     scheduler = installed("airflow")
     assert "ModuleNotFoundError" in scheduler.python("import pyspark").stderr
-    scheduler.variables |= {
-        "AIRFLOW_HOME": os.fspath(tmp_path / "airflow"),
+    variables = scheduler.variables | {
+        "AIRFLOW_HOME": os.fspath(place / "airflow"),
         "AIRFLOW__CORE__DAGS_FOLDER": os.fspath(folder),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AFTERLOG_LANDING": os.fspath(landing),
-        "AFTERLOG_WAREHOUSE": os.fspath(tmp_path / "warehouse"),
+        "AFTERLOG_WAREHOUSE": os.fspath(warehouse),
     }
-    told = done(
-        scheduler.python(
-            "from airflow.dag_processing.dagbag import DagBag\n"
-            f"bag = DagBag({os.fspath(folder)!r})\n"
-            "assert not bag.import_errors, bag.import_errors\n"
-            "print(*sorted(bag.dags))\n"
-            "writers = [dag for dag in bag.dags.values() if dag.dag_id not in ('backup', 'replay')]\n"
-            "print(*{task.pool for dag in writers for task in dag.tasks})"
-        )
+    asked = json.dumps([os.fspath(folder), ["db", "migrate"], shlex.split(create), ["dags", "test", "dlq"]])
+    python = scheduler.environment / "bin" / "python"
+    return Scheduled(
+        folder, first, command, create, ran(python, "-c", AIRFLOW, asked, cwd=place, **variables), warehouse
     )
-    *_, dags, pools = told.splitlines()
-    assert dags.split() == sorted(DAGS)
-    airflow = scheduler.environment / "bin" / "airflow"
-    done(ran(airflow, "db", "migrate", cwd=tmp_path, **scheduler.variables))
-    created = done(ran(airflow, *shlex.split(create), cwd=tmp_path, **scheduler.variables))
-    assert f"Pool {pools} created" in created
-    done(ran(airflow, "dags", "test", "dlq", cwd=tmp_path, **scheduler.variables))
-    assert (tmp_path / "warehouse" / "gold" / "dlq_summary" / "_delta_log").is_dir()
+
+
+def test_an_airflow_without_spark_runs_dags_by_a_command_of_another_environment(scheduled: Scheduled) -> None:
+    written = done(scheduled.first).splitlines()
+    assert f"airflow {scheduled.create}" in (ROOT / "docs" / "deploy.md").read_text()
+    assert [Path(file).name for file in written] == [f"afterlog_{dag}.py" for dag in DAGS]
+    again = checkout("dags", str(scheduled.folder), "--command", scheduled.command)
+    assert done(again).splitlines() == written
+    said = done(scheduled.airflow).splitlines()
+    dags, pools = json.loads(next(line for line in said if line.startswith("[[")))
+    assert dags == sorted(DAGS)
+    assert [f"Pool {pool} created" for pool in pools] == [line for line in said if line.startswith("Pool ")]
+    counted = DeltaTable(scheduled.warehouse / "gold" / "dlq_summary").to_pyarrow_table(columns=["record_count"])
+    assert counted.num_rows
 
 
 def test_a_file_of_somebody_else_is_no_file_of_a_dag(tmp_path: Path) -> None:
@@ -266,14 +317,14 @@ def test_a_file_of_somebody_else_is_no_file_of_a_dag(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["afterlog_dlq.py"]
 
 
-def test_with_kafka_replays_can_be_planned(installed: Callable[[str], Installed], warehouse: Path) -> None:
+def test_with_kafka_replays_can_be_planned(installed: Callable[[str], Installed], scheduled: Scheduled) -> None:
     ended = installed("kafka").afterlog(
-        *("replay", "plan", "--record", "dlq.orders:0:1", "--dry-run", "--warehouse", str(warehouse))
+        *("replay", "plan", "--record", "dlq.orders:0:1", "--dry-run", "--warehouse", str(scheduled.warehouse))
     )
     assert "orders" in done(ended)
 
 
-def test_a_warehouse_on_s3_is_asked(installed: Callable[[str], Installed], warehouse: Path) -> None:
+def test_a_warehouse_on_s3_is_asked(installed: Callable[[str], Installed], scheduled: Scheduled) -> None:
     asking = installed("s3")
     with s3.server("lakehouse") as variables:
         bucket = S3Store(
@@ -284,9 +335,9 @@ def test_a_warehouse_on_s3_is_asked(installed: Callable[[str], Installed], wareh
             region=variables["AWS_REGION"],
             client_options={"allow_http": True},
         )
-        for path in warehouse.rglob("*"):
+        for path in scheduled.warehouse.rglob("*"):
             if path.is_file() and "_reports" not in path.parts:
-                obstore.put(bucket, path.relative_to(warehouse).as_posix(), path)
+                obstore.put(bucket, path.relative_to(scheduled.warehouse).as_posix(), path)
         answer = ("incidents", "--at", AT, "--format", "json")
         mine = asking.afterlog(*answer, "--warehouse", "s3://lakehouse", **variables)
-    assert done(mine) == done(checkout(*answer, "--warehouse", str(warehouse)))
+    assert done(mine) == done(checkout(*answer, "--warehouse", str(scheduled.warehouse)))
