@@ -515,8 +515,8 @@ def peak(segment: Path) -> tuple[list[Batch], int]:
         tracemalloc.stop()
 
 
-def test_a_batch_of_2_gib_takes_a_few_mib(tmp_path: Path) -> None:
-    size = 2**31 - 1
+@pytest.mark.parametrize("size", [2**28, pytest.param(2**31 - 1, marks=pytest.mark.thorough)])
+def test_a_batch_of_256_mib_or_2_gib_takes_a_few_mib(tmp_path: Path, size: int) -> None:
     header = struct.pack(">qiibIHiqqqhii", 0, size - 12, 0, 2, 1, 0, 0, AT, AT, -1, -1, -1, 1)
     giant = tmp_path / "giant.log"
     giant.write_bytes(header)

@@ -19,6 +19,7 @@ from pipelines.engines.duckdb import nodes, sessions
 from pipelines.errors import UsageError
 from pipelines.settings import Settings
 from pipelines.warehouse.tables import Warehouse
+from tests.testing import engines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +34,7 @@ def answered(settings: Settings, text: str, tables: tuple[str, ...] = (), **valu
     return printed.FetchedRows(fetched.names, fetched.types, fetched.rows)
 
 
+@engines.thorough
 @pytest.mark.parametrize(
     "text",
     [
