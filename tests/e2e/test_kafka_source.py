@@ -214,6 +214,7 @@ def test_a_topic_created_again_while_it_is_read_does_not_mix(
     assert {row["topic_id"] for row in landed(settings)} == {kafka.topic_id("dlq.swapped")}
 
 
+@pytest.mark.thorough
 def test_all_that_was_seen_of_a_topic_is_a_gap_once_another_has_its_name(
     spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
 ) -> None:
@@ -302,6 +303,7 @@ def place(row: dict[str, Any]) -> tuple[str, int, int]:
     return row["topic"], row["partition"], row["offset"]
 
 
+@pytest.mark.thorough
 def test_a_new_partition_is_read_from_its_beginning(
     spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
 ) -> None:

@@ -22,7 +22,10 @@ from tests.testing.kubernetes import cluster
 
 @pytest.fixture(
     scope="module",
-    params=["pod", pytest.param("ssh", marks=pytest.mark.skipif(not sshd.SSHD, reason=sshd.MISSING))],
+    params=[
+        "pod",
+        pytest.param("ssh", marks=[pytest.mark.thorough, pytest.mark.skipif(not sshd.SSHD, reason=sshd.MISSING)]),
+    ],
 )
 def airflow(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, command: str

@@ -12,12 +12,14 @@ from airflow.sdk import Context
 
 from dags.command import Command
 from dags.operators import CannotRun, FillLayer, _where
+from dags.ssh import SshCommand
 from pipelines.errors import UsageError
 from pipelines.settings import ROOT, tasks_run_elsewhere
 from pipelines.settings.airflow import Pod, Ssh
 
 POD = {"image": "registry.example.com/afterlog:0.1.0", "namespace": "afterlog"}
 SSH = {"connection": "afterlog_host"}
+SILVER = "silver.dlq_records"
 
 
 def context(**params: Any) -> Context:
@@ -31,6 +33,10 @@ def test_tasks_run_beside_the_worker_unless_the_settings_say_another_place(monke
     assert tasks_run_elsewhere() == Pod(**POD)
     monkeypatch.setenv("AFTERLOG_AIRFLOW", json.dumps({"ssh": SSH}))
     assert tasks_run_elsewhere() == Ssh(**SSH)
+    over_ssh = _where(context(tolerance=0.25), ["run", "--only", SILVER], None)
+    assert isinstance(over_ssh, SshCommand)
+    assert over_ssh.argv == ["afterlog", "run", "--only", SILVER]
+    assert over_ssh._variables["AFTERLOG_TOLERANCE"] == "0.25"
     monkeypatch.setenv("AFTERLOG_DLQ__SOURCE", "kafka")  # an error of other settings, which the command tells
     assert tasks_run_elsewhere() == Ssh(**SSH)
 
