@@ -33,13 +33,20 @@ if TYPE_CHECKING:
 
 SOURCE, LETTERS, BARE = "replayed", "dlq.replayed", "dlq.replayed-bare"
 COPIES, DROPS = "replayed-copies", "replayed-drops"
+BOTH, LEARNED = "dlq.replayed-both", "dlq.learned"
+CLASSIC = ("replayed-spring", "replayed-renewed")
+"""Topics with one record, on which a classic group failed."""
 LANDED = ("bronze.dlq_records", "silver.dlq_records")
 ODD: list[bytes | None] = [None, b"", b"\xff\xfe\x00", 'ä\n\r"'.encode(), b"plain"]
 
 
 @dataclass(frozen=True)
 class Happened:
-    """What two groups could not consume: one copies payloads to its dead letters, the other does not."""
+    """What two share groups could not consume: one copies payloads to its dead letters, the other does not.
+
+    A classic group failed, too: on a record of theirs, on one of each topic of its own, and on three records of which
+    only a file tells so far.
+    """
 
     settings: Settings
     sent: Sequence[Record]
@@ -87,8 +94,46 @@ def happened(
         # The broker hands out the marker of the aborted transaction, too.
         seen = kafka.share(group, [SOURCE], lambda record: Action.REJECT)
         kafka.read(topic, expected=len(seen))
+    fail_in_a_classic_group(kafka)
+    land(settings, {"learned.jsonl": [as_line(record) for record in kafka.read(LEARNED, expected=3)]})
     run(spark, settings, *LANDED)
     return Happened(settings, kafka.read(SOURCE))
+
+
+def fail_in_a_classic_group(kafka: KafkaAdmin) -> None:
+    """Write dead letters as Spring does."""
+    kafka.create_topic(BOTH)
+    kafka.produce(BOTH, [Message(b"as Spring read it", b"k", spring(SOURCE, 3))])
+    for topic in CLASSIC:
+        kafka.create_topic(topic)
+        kafka.create_topic(f"dlq.{topic}")
+        kafka.produce(topic, [Message(b"v", b"k")])
+        kafka.produce(f"dlq.{topic}", [Message(b"v", b"k", spring(topic, 0))])
+    kafka.create_topic("learned")
+    kafka.produce("learned", [Message(b"v", b"k")] * 3)
+    kafka.create_topic(LEARNED)
+    kafka.produce(LEARNED, [Message(b"v", b"k", spring("learned", offset)) for offset in range(3)])
+
+
+def spring(topic: str, offset: int) -> list[tuple[str, bytes | None]]:
+    return [
+        ("kafka_dlt-original-topic", topic.encode()),
+        ("kafka_dlt-original-partition", (0).to_bytes(4, "big")),
+        ("kafka_dlt-original-offset", offset.to_bytes(8, "big")),
+        ("kafka_dlt-original-consumer-group", b"replayed-classic"),
+    ]
+
+
+def as_line(record: Record) -> str:
+    """Return a record as a line of a file."""
+    return line(
+        record.offset,
+        topic=record.topic,
+        timestamp=record.timestamp,
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+    )
 
 
 def drawn(happened: Happened, choice: Choice, options: Options = Options()) -> dict[str, list[str]]:  # noqa: B008
@@ -282,27 +327,15 @@ def test_what_dies_again_is_known_and_its_story_is_told(
     assert actions.drawn(warehouse, Choice(records=(place,)), Options(max_replays=9)).plan.records[0].attempt > 1
 
 
-def spring(topic: str, offset: int) -> list[tuple[str, bytes | None]]:
-    return [
-        ("kafka_dlt-original-topic", topic.encode()),
-        ("kafka_dlt-original-partition", (0).to_bytes(4, "big")),
-        ("kafka_dlt-original-offset", offset.to_bytes(8, "big")),
-        ("kafka_dlt-original-consumer-group", b"replayed-classic"),
-    ]
-
-
 def test_a_letter_with_its_own_payload_is_not_compared_with_what_another_groups_letter_lacks(
-    happened: Happened, kafka: KafkaAdmin, spark: SparkSession
+    happened: Happened,
 ) -> None:
     """Two groups failed on one record; only the share group's letter needs the original."""
-    kafka.create_topic("dlq.replayed-both")
-    kafka.produce("dlq.replayed-both", [Message(b"as Spring read it", b"k", spring(SOURCE, 3))])
-    run(spark, happened.settings, *LANDED)
-    topics = f"dlq_topic IN ('dlq.replayed-both', '{BARE}')"
+    topics = f"dlq_topic IN ('{BOTH}', '{BARE}')"
     choice = Choice(where=f"original_partition = 0 AND original_offset = 3 AND {topics}")
     draft = actions.drawn(happened.warehouse, choice, Options(again=True))
     found = {entry.letter.topic: entry.reasons for entry in draft.entries}
-    assert found == {"dlq.replayed-both": [], BARE: ["same_source_record"]}
+    assert found == {BOTH: [], BARE: ["same_source_record"]}
     assert [record.value for record in draft.plan.records] == [b"as Spring read it"]
 
 
@@ -310,52 +343,26 @@ def test_a_letter_stays_the_same_when_its_topics_id_is_learned(
     happened: Happened, kafka: KafkaAdmin, spark: SparkSession
 ) -> None:
     """A file tells no topic id; the topic, read later, does."""
-    warehouse, name = happened.warehouse, "dlq.replayed-learned"
-    kafka.create_topic("replayed-learned")
-    kafka.produce("replayed-learned", [Message(b"v", b"k")] * 3)
-    kafka.create_topic(name)
-    kafka.produce(name, [Message(b"v", b"k", spring("replayed-learned", offset)) for offset in range(3)])
-    files = happened.settings.model_copy(update={"dlq": Dlq()})
-    land(
-        files,
-        {
-            "learned.jsonl": [
-                line(
-                    record.offset,
-                    topic=name,
-                    timestamp=record.timestamp,
-                    key=record.key,
-                    value=record.value,
-                    headers=record.headers,
-                )
-                for record in kafka.read(name, expected=3)
-            ]
-        },
-    )
-    run(spark, files, *LANDED)
-    actions.discard(warehouse, Choice(records=(f"{name}:0:0",)), None)
-    draft = actions.drawn(warehouse, of(name, "dlq_offset = 1"), Options())
+    warehouse = happened.warehouse
+    actions.discard(warehouse, Choice(records=(f"{LEARNED}:0:0",)), None)
+    draft = actions.drawn(warehouse, of(LEARNED, "dlq_offset = 1"), Options())
     assert draft.plan.records[0].letter.topic_id == ""
     store.keep(warehouse, draft)
-    to_another = actions.drawn(warehouse, of(name, "dlq_offset = 2"), Options(to="replayed-learned"))
+    to_another = actions.drawn(warehouse, of(LEARNED, "dlq_offset = 2"), Options(to="learned"))
     store.keep(warehouse, to_another)
     actions.run(warehouse, to_another.plan.plan_id)
 
-    run(spark, happened.settings, *LANDED)
-    now = actions.drawn(warehouse, of(name), Options())
-    assert {entry.letter.topic_id for entry in now.entries} == {kafka.topic_id(name)}
+    dlq = Dlq(source="kafka", subscribe_pattern=r"dlq\.(replayed.*|learned)")
+    run(spark, happened.settings.model_copy(update={"dlq": dlq}), *LANDED)
+    now = actions.drawn(warehouse, of(LEARNED), Options())
+    assert {entry.letter.topic_id for entry in now.entries} == {kafka.topic_id(LEARNED)}
     assert [entry.reasons for entry in now.entries] == [["discarded"], [], ["replayed_before"]]
     assert json.loads(actions.run(warehouse, draft.plan.plan_id, form="json").result)["replayed"] == 1
-    assert len(kafka.read("replayed-learned", committed=True)) == 5
+    assert len(kafka.read("learned", committed=True)) == 5
 
 
-def replayed_to_a_classic_group(happened: Happened, kafka: KafkaAdmin, spark: SparkSession, topic: str) -> str:
+def replayed_to_a_classic_group(happened: Happened, topic: str) -> str:
     """Replay the dead letter of a record of a topic to the topic, and return the id of the plan."""
-    kafka.create_topic(topic)
-    kafka.create_topic(f"dlq.{topic}")
-    kafka.produce(topic, [Message(b"v", b"k")])
-    kafka.produce(f"dlq.{topic}", [Message(b"v", b"k", spring(topic, 0))])
-    run(spark, happened.settings, *LANDED)
     draft = actions.drawn(happened.warehouse, of(f"dlq.{topic}"), Options())
     store.keep(happened.warehouse, draft)
     actions.run(happened.warehouse, draft.plan.plan_id)
@@ -375,10 +382,8 @@ def outcomes_of(warehouse: Warehouse, plan_id: str) -> dict[str, int]:
     return counts
 
 
-def test_a_classic_group_that_commits_behind_a_record_has_it(
-    happened: Happened, kafka: KafkaAdmin, spark: SparkSession
-) -> None:
-    plan_id = replayed_to_a_classic_group(happened, kafka, spark, "replayed-spring")
+def test_a_classic_group_that_commits_behind_a_record_has_it(happened: Happened, kafka: KafkaAdmin) -> None:
+    plan_id = replayed_to_a_classic_group(happened, CLASSIC[0])
     (row,) = store.replayed(happened.warehouse, plan_id)
     assert outcomes_of(happened.warehouse, plan_id) == {"UNKNOWN": 1}
 
@@ -387,10 +392,8 @@ def test_a_classic_group_that_commits_behind_a_record_has_it(
     assert "committed an offset behind it" in trace.answer(happened.warehouse, "replayed-spring:0:0").result
 
 
-def test_offsets_of_a_target_that_was_created_anew_tell_nothing(
-    happened: Happened, kafka: KafkaAdmin, spark: SparkSession
-) -> None:
-    plan_id = replayed_to_a_classic_group(happened, kafka, spark, "replayed-renewed")
+def test_offsets_of_a_target_that_was_created_anew_tell_nothing(happened: Happened, kafka: KafkaAdmin) -> None:
+    plan_id = replayed_to_a_classic_group(happened, CLASSIC[1])
     (row,) = store.replayed(happened.warehouse, plan_id)
     kafka.delete_topics("replayed-renewed")
     kafka.create_topic("replayed-renewed")
