@@ -126,6 +126,7 @@ class World:
     # What the table does
 
     def insert(self, landing: Any, batch: Sequence[OffsetRange], by_spark: bool) -> tuple[int, int, int]:
+        assert sum(span.length for span in batch) <= landing.settings.dlq.max_records_per_batch
         if self.chance.random() < self.restless:
             self.happen()  # between the plan and the read
         self.perhaps_die()
