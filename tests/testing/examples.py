@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hypothesis
 
-_SHARE = 0.4
+_SHARE, _LEAST = 0.25, 2
 _thorough: list[bool] = []
 
 
@@ -13,6 +13,7 @@ def configure(is_thorough: bool) -> None:
     _thorough[:] = [is_thorough]
 
 
+<<<<<<< HEAD
 def are_many() -> bool:
     """Tell whether the tests that take long run, too."""
     return any(_thorough)
@@ -25,3 +26,9 @@ def at_most(examples: int, usually: int | None = None) -> hypothesis.settings:
     """
     fewer = round(examples * _SHARE) if usually is None else usually
     return hypothesis.settings(max_examples=examples if are_many() else fewer)
+=======
+def at_most(examples: int) -> hypothesis.settings:
+    """Return the settings of a property test that tries so many examples if the tests that take long run."""
+    few = max(_LEAST, round(examples * _SHARE))
+    return hypothesis.settings(max_examples=examples if any(_thorough) else min(few, examples))
+>>>>>>> 42395339 (Try fewer examples where each is dear, and word fewer explanations)
