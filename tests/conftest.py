@@ -16,7 +16,7 @@ from pipelines.run import contracts
 from pipelines.settings import Settings, load
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import copies_of_logs as cases_of_copies
-from tests.testing import delivery_feed, engines, examples, topology_feed
+from tests.testing import commands, delivery_feed, engines, examples, topology_feed
 from tests.testing.builders import warehouse_of
 from tests.testing.shared import Made, once
 
@@ -31,6 +31,7 @@ hypothesis.settings.load_profile("untimed")
 
 def pytest_configure(config: pytest.Config) -> None:
     examples.configure(is_thorough=config.option.markexpr != "not thorough")
+    commands.keep()
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
