@@ -15,8 +15,8 @@ from pipelines.engines.choose import SPARK, Choice
 from pipelines.run import contracts
 from pipelines.settings import Settings, load
 from pipelines.warehouse.tables import Warehouse
-from tests.testing import copies_of_logs as cases_of_copies
 from tests.testing import commands, delivery_feed, engines, examples, topology_feed
+from tests.testing import copies_of_logs as cases_of_copies
 from tests.testing.builders import warehouse_of
 from tests.testing.shared import Made, once
 

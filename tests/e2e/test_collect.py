@@ -103,6 +103,18 @@ def await_losses(broker: Broker, number: int) -> None:
         time.sleep(0.1)
 
 
+def test_a_dead_letter_topic_that_is_missing_is_found(
+    spark: SparkSession, client: KafkaAdmin, settings: Settings
+) -> None:
+    client.create_topic("source-lonely")
+    client.dead_letter("lonely", "dlq.nowhere", committed=True)
+    reads(client, "lonely", "source-lonely")
+    found = mistakes(spark, settings)
+    assert found.keys() == {("lonely", "DLQ_MISSING")}
+    obey(client, found["lonely", "DLQ_MISSING"])
+    assert mistakes(spark, settings) == {}
+
+
 @pytest.mark.thorough
 def test_each_trap_is_found_before_a_record_is_lost_and_the_commands_repair_it(
     spark: SparkSession, client: KafkaAdmin, strict: Broker, settings: Settings

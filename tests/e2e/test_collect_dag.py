@@ -23,6 +23,8 @@ from pipelines.warehouse.tables import Warehouse
 from tests.e2e.runs import counts, states, tables, told_by_assets
 from tests.testing.kafka import KafkaAdmin
 
+# test_feeds has the tasks, their order and what they tell, the DAG `dlq` also runs, and test_collect asks a cluster.
+pytestmark = pytest.mark.thorough
 TABLES = [stage.table for stage in stages("collect")]
 GROUP, TOPIC, LETTERS = "loses-letters", "orders", "dlq.nowhere"
 

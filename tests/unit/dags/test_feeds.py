@@ -127,6 +127,7 @@ def test_the_first_task_of_collect_asks_the_cluster(bag: Any, command: Callable[
 
     ask = bag.dags["collect"].get_task("ask")
     assert ask.arguments == ["collect", "--format", "json"]
+    assert bag.dags["collect"].get_task("outcome").before == ["ask"]
     context: Any = {"params": {}}
     command('import sys; print(\'{"changed": 2, "files": ["a"], "argv": %d}\' % len(sys.argv))')
     assert ask.work(context) == {"changed": 2, "files": ["a"], "argv": 4}
