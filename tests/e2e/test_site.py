@@ -101,14 +101,19 @@ def tab(chromium: Browser) -> Browser:
 
 
 @pytest.mark.parametrize(("kind", "served"), FROM)
-def test_a_page_has_no_error_asks_for_nothing_outside_and_fits(
+def test_a_page_has_no_error_asks_for_nothing_outside_and_fits_and_long_names_make_no_row_tall(
     site: Site, tab: Browser, kind: str, served: bool
 ) -> None:
     root = site.address if served else site.directory.as_uri()
-    for width, dark in ((1400, False), (1000, False), (400, True)):
+    for width, most, dark in ((1400, 160, False), (1000, 250, False), (400, 10_000, True)):
         tab.open(f"{root}/{KINDS[kind]}", width=width, dark=dark)
         assert tab.run("getComputedStyle(document.querySelector('.brand')).fontWeight") == "700"  # the sheet is loaded
         assert tab.run("document.documentElement.scrollWidth") <= width
+        tall = tab.run(
+            "[...document.querySelectorAll('tbody tr, .incidents summary')].map((one) => [one.offsetHeight, "
+            f"one.textContent.slice(0, 80)]).filter((one) => one[0] > {most})"
+        )
+        assert tall == []
         tab.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         assert tab.run("document.documentElement.scrollWidth") <= width
         cut = tab.run(
@@ -120,17 +125,6 @@ def test_a_page_has_no_error_asks_for_nothing_outside_and_fits(
     assert (tab.errors, tab.failed, tab.dialogs) == ([], [], [])
     assert tab.requests
     assert all(request.startswith(root) for request in tab.requests)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_long_names_make_no_row_tall(site: Site, tab: Browser, kind: str) -> None:
-    for width, most in ((1400, 160), (1000, 250)):
-        tab.open((site.directory / KINDS[kind]).as_uri(), width=width)
-        tall = tab.run(
-            "[...document.querySelectorAll('tbody tr, .incidents summary')].map((one) => [one.offsetHeight, "
-            f"one.textContent.slice(0, 80)]).filter((one) => one[0] > {most})"
-        )
-        assert tall == []
 
 
 def test_paper_shows_pictures_in_light_colours_and_without_a_frame(site: Site, tab: Browser) -> None:
