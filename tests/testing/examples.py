@@ -13,7 +13,6 @@ def configure(is_thorough: bool) -> None:
     _thorough[:] = [is_thorough]
 
 
-<<<<<<< HEAD
 def are_many() -> bool:
     """Tell whether the tests that take long run, too."""
     return any(_thorough)
@@ -24,11 +23,5 @@ def at_most(examples: int, usually: int | None = None) -> hypothesis.settings:
 
     Else it tries ``usually`` as many, by default a share of them.
     """
-    fewer = round(examples * _SHARE) if usually is None else usually
-    return hypothesis.settings(max_examples=examples if are_many() else fewer)
-=======
-def at_most(examples: int) -> hypothesis.settings:
-    """Return the settings of a property test that tries so many examples if the tests that take long run."""
-    few = max(_LEAST, round(examples * _SHARE))
-    return hypothesis.settings(max_examples=examples if any(_thorough) else min(few, examples))
->>>>>>> 42395339 (Try fewer examples where each is dear, and word fewer explanations)
+    fewer = max(_LEAST, round(examples * _SHARE)) if usually is None else usually
+    return hypothesis.settings(max_examples=examples if are_many() else min(fewer, examples))
