@@ -180,7 +180,7 @@ def test_the_first_of_which_any_is_there_is_the_profile_where_no_set_is_complete
 
 
 def test_a_random_mixture_is_read_as_its_plan_says(spark: SparkSession) -> None:
-    _hold_equal(spark, seed=1191, records=2_500)
+    _hold_equal(spark, seed=1191, records=1_000)
 
 
 @pytest.mark.thorough
@@ -228,7 +228,7 @@ OWN = (
 
 
 def test_profiles_of_settings_take_part_as_the_plan_says(spark: SparkSession) -> None:
-    _hold_equal(spark, seed=4, records=2_500, own=OWN)
+    _hold_equal(spark, seed=4, records=1_000, own=OWN)
 
 
 def test_a_profile_that_gives_way_keeps_no_other_from_being_the_last_writers(spark: SparkSession) -> None:
