@@ -60,6 +60,13 @@ def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured
         yield broker
 
 
+@pytest.fixture(scope="session")
+def secured_kafka(secured_broker: SecuredBroker, kafka: KafkaAdmin) -> Iterator[KafkaAdmin]:
+    """Clients of the broker with users who may do all."""
+    with KafkaAdmin(secured_broker.bootstrap_servers, beside=kafka) as client:
+        yield client
+
+
 @pytest.fixture
 def following(tmp_path: Path, empty_warehouse: Path, broker: Broker) -> Callable[..., Settings]:
     """Return a maker of settings that read the dead-letter topics of a pattern."""

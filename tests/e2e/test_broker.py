@@ -70,10 +70,10 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("end", [pytest.param("stop", marks=pytest.mark.thorough), "kill"])
-def test_restart_keeps_data_and_address(own: Broker, end: str) -> None:
+def test_restart_keeps_data_and_address(own: Broker, kafka: KafkaAdmin, end: str) -> None:
     own.start()
     address, id_ = own.bootstrap_servers, f"kept-{end}"
-    with KafkaAdmin(address) as client:
+    with KafkaAdmin(address, beside=kafka) as client:
         client.create_topic(id_)
         client.produce(id_, [Message(b"first")])
         getattr(own, end)()
@@ -84,10 +84,10 @@ def test_restart_keeps_data_and_address(own: Broker, end: str) -> None:
         assert [record.value for record in client.read(id_, expected=2)] == [b"first", b"second"]
 
 
-def test_a_port_that_was_taken_meanwhile_is_replaced(own: Broker) -> None:
+def test_a_port_that_was_taken_meanwhile_is_replaced(own: Broker, kafka: KafkaAdmin) -> None:
     own.start()
     address = own.bootstrap_servers
-    with KafkaAdmin(address) as client:
+    with KafkaAdmin(address, beside=kafka) as client:
         client.create_topic("moved")
     own.stop()
     with socket.socket() as other:
@@ -96,7 +96,7 @@ def test_a_port_that_was_taken_meanwhile_is_replaced(own: Broker) -> None:
         other.listen()
         own.start()
         assert own.bootstrap_servers != address
-        with KafkaAdmin(own.bootstrap_servers) as client:
+        with KafkaAdmin(own.bootstrap_servers, beside=kafka) as client:
             assert client.read("moved") == []
             assert client.topic_id("moved")
 
@@ -256,9 +256,9 @@ def test_topologies_are_in_the_request_log(broker: Broker, kafka: KafkaAdmin) ->
     assert [request["groupsNames"] for api, request, _ in logged if api == "DELETE_GROUPS"] == [[group]]
 
 
-def test_users_of_the_secured_listener_may_do_what_acls_allow(secured_broker: SecuredBroker) -> None:
+def test_users_of_the_secured_listener_may_do_what_acls_allow(secured_broker: SecuredBroker, kafka: KafkaAdmin) -> None:
     patience = {"default.api.timeout.ms": "10000", "request.timeout.ms": "8000"}
-    with KafkaAdmin(secured_broker.bootstrap_servers) as admin:
+    with KafkaAdmin(secured_broker.bootstrap_servers, beside=kafka) as admin:
         admin.create_topic("dlq.secured")
         admin.produce("dlq.secured", [Message(b"for readers")])
 

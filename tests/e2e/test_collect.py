@@ -45,8 +45,8 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="module")
-def client(strict: Broker) -> Iterator[KafkaAdmin]:
-    with KafkaAdmin(strict.bootstrap_servers) as client:
+def client(strict: Broker, kafka: KafkaAdmin) -> Iterator[KafkaAdmin]:
+    with KafkaAdmin(strict.bootstrap_servers, beside=kafka) as client:
         yield client
 
 

@@ -25,17 +25,16 @@ SPEAKS = "set it to SASL_SSL"
 
 
 def test_another_cluster_under_the_same_name_is_refused(
-    spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings], secured_broker: SecuredBroker
+    spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings], secured_kafka: KafkaAdmin
 ) -> None:
     settings = following(r"dlq\.whose")
     kafka.create_topic("dlq.whose")
     kafka.produce("dlq.whose", values(3))
     run(spark, settings, BRONZE)
 
-    moved = settings.kafka.model_copy(update={"bootstrap_servers": secured_broker.bootstrap_servers})
-    with KafkaAdmin(secured_broker.bootstrap_servers) as another:
-        another.create_topic("dlq.whose")
-        another.produce("dlq.whose", values(2, begin=10))
+    moved = settings.kafka.model_copy(update={"bootstrap_servers": secured_kafka.bootstrap_servers})
+    secured_kafka.create_topic("dlq.whose")
+    secured_kafka.produce("dlq.whose", values(2, begin=10))
     other = settings.model_copy(update={"kafka": moved})
     with pytest.raises(UsageError, match=r"topics were read from .*: fix bootstrap_servers"):
         run(spark, other, BRONZE)
@@ -99,21 +98,20 @@ def test_what_is_wrong_with_security_is_one_sentence(
 
 def test_a_user_reads_what_acls_allow_and_is_told_what_is_missing(
     spark: SparkSession,
-    secured_broker: SecuredBroker,
+    secured_kafka: KafkaAdmin,
     secured: Callable[..., Settings],
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     settings = secured()
-    with KafkaAdmin(secured_broker.bootstrap_servers) as admin:
-        admin.create_topic("dlq.guarded")
-        admin.produce("dlq.guarded", values(3))
-        with pytest.raises(UsageError, match="grant Afterlog the operations Describe and Read on them"):
-            asked(settings)
-        admin.allow("reader", "DESCRIBE", "TOPIC", "dlq.guarded")
-        with pytest.raises(UsageError, match=r"not allowed to read topic dlq\.guarded: grant it the operation Read"):
-            run(spark, settings, BRONZE)
-        admin.allow("reader", "READ", "TOPIC", "dlq.guarded")
-        assert run(spark, settings, BRONZE)[BRONZE].accepted == 3
+    secured_kafka.create_topic("dlq.guarded")
+    secured_kafka.produce("dlq.guarded", values(3))
+    with pytest.raises(UsageError, match="grant Afterlog the operations Describe and Read on them"):
+        asked(settings)
+    secured_kafka.allow("reader", "DESCRIBE", "TOPIC", "dlq.guarded")
+    with pytest.raises(UsageError, match=r"not allowed to read topic dlq\.guarded: grant it the operation Read"):
+        run(spark, settings, BRONZE)
+    secured_kafka.allow("reader", "READ", "TOPIC", "dlq.guarded")
+    assert run(spark, settings, BRONZE)[BRONZE].accepted == 3
     assert texts(settings) == numbers(0, 3)
     topics = settings.topics_of("dlq")
     assert topics is not None

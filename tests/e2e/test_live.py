@@ -364,7 +364,12 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(
 
 @pytest.mark.parametrize("end", [pytest.param("stop", marks=pytest.mark.thorough), "kill"])
 def test_a_broker_that_restarts_while_it_is_read_loses_nothing(
-    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+    spark: SparkSession,
+    empty_warehouse: Path,
+    kafka: KafkaAdmin,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    end: str,
 ) -> None:
     restarted: list[threading.Thread] = []
     records = kafka_records.records
@@ -375,7 +380,7 @@ def test_a_broker_that_restarts_while_it_is_read_loses_nothing(
             kafka={"bootstrap_servers": broker.bootstrap_servers, "timeout_seconds": 60},
             dlq={"source": "kafka", "max_records_per_batch": 40},
         )
-        with KafkaAdmin(broker.bootstrap_servers) as client:
+        with KafkaAdmin(broker.bootstrap_servers, beside=kafka) as client:
             client.create_topic("dlq.restarted", 2)
             client.produce("dlq.restarted", [Message(b"%d" % at, headers=kip_1191(offset=at)) for at in range(100)])
             read = client.read("dlq.restarted", expected=100)

@@ -132,14 +132,13 @@ def test_fetch_of_places_far_apart(settings: Settings, kafka: KafkaAdmin, monkey
     ]
 
 
-def test_a_user_with_few_rights(secured_broker: SecuredBroker, tmp_path: Path) -> None:
+def test_a_user_with_few_rights(secured_broker: SecuredBroker, secured_kafka: KafkaAdmin, tmp_path: Path) -> None:
     """Reading a topic takes Read on it and nothing on groups; a topic without rights is there, without its id."""
-    with KafkaAdmin(secured_broker.bootstrap_servers) as boss:
-        for name in ("rights.shown", "rights.read", "rights.hidden"):
-            boss.create_topic(name)
-            boss.produce(name, [Message(b"x")])
-        boss.allow("reader", "DESCRIBE", "TOPIC", "rights.shown")
-        boss.allow("reader", "READ", "TOPIC", "rights.read")
+    for name in ("rights.shown", "rights.read", "rights.hidden"):
+        secured_kafka.create_topic(name)
+        secured_kafka.produce(name, [Message(b"x")])
+    secured_kafka.allow("reader", "DESCRIBE", "TOPIC", "rights.shown")
+    secured_kafka.allow("reader", "READ", "TOPIC", "rights.read")
     settings = as_reader(secured_broker, tmp_path)
     found = describe(admin(settings), ["rights.shown", "rights.read", "rights.hidden", "rights.absent"])
     assert {name: (topic.topic_id is not None, topic.may_read, topic.may_write) for name, topic in found.items()} == {
@@ -659,15 +658,16 @@ def test_records_that_a_share_group_rejects_again(replays: Replays) -> None:
 
 
 @pytest.mark.parametrize("lacking", ["Read", "Write", "transactional id", None])
-def test_missing_rights(lacking: str | None, secured_broker: SecuredBroker, tmp_path: Path) -> None:
+def test_missing_rights(
+    lacking: str | None, secured_broker: SecuredBroker, secured_kafka: KafkaAdmin, tmp_path: Path
+) -> None:
     name = f"allowed-{lacking or 'all'}".replace(" ", "-").lower()
-    with KafkaAdmin(secured_broker.bootstrap_servers) as boss:
-        boss.create_topic(name, 2)
-        for right in ("Read", "Write"):
-            if right != lacking:
-                boss.allow("reader", right.upper(), "TOPIC", name)
-        if lacking != "transactional id":
-            boss.allow("reader", "WRITE", "TRANSACTIONAL_ID", f"afterlog-replay-{name}", prefixed=True)
+    secured_kafka.create_topic(name, 2)
+    for right in ("Read", "Write"):
+        if right != lacking:
+            secured_kafka.allow("reader", right.upper(), "TOPIC", name)
+    if lacking != "transactional id":
+        secured_kafka.allow("reader", "WRITE", "TRANSACTIONAL_ID", f"afterlog-replay-{name}", prefixed=True)
     settings = as_reader(secured_broker, tmp_path)
     boss_settings = settings.model_copy(
         update={"kafka": Kafka(bootstrap_servers=secured_broker.bootstrap_servers, timeout_seconds=30)}

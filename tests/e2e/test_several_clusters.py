@@ -71,7 +71,7 @@ def command(file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_one_run_reads_two_clusters_and_one_while_the_other_is_away(
-    spark: SparkSession, empty_warehouse: Path, broker: Broker, second: Broker, tmp_path: Path
+    spark: SparkSession, empty_warehouse: Path, broker: Broker, kafka: KafkaAdmin, second: Broker, tmp_path: Path
 ) -> None:
     topic = f"{TOPIC}-once"
     servers = {"eu": broker.bootstrap_servers, "us": second.bootstrap_servers}
@@ -79,7 +79,7 @@ def test_one_run_reads_two_clusters_and_one_while_the_other_is_away(
     dlq = {"source": "kafka", "subscribe_pattern": topic}
     settings = warehouse_of(empty_warehouse, tmp_path, cluster=entries, dlq=dlq)
     for (name, at), count in zip(servers.items(), (6, 4), strict=True):
-        with KafkaAdmin(at) as client:
+        with KafkaAdmin(at, beside=kafka) as client:
             client.create_topic(topic)
             client.produce(topic, values(0, count))
             assert client.topic_id(topic), name
@@ -93,8 +93,7 @@ def test_one_run_reads_two_clusters_and_one_while_the_other_is_away(
     assert idleness.idle(Warehouse(settings), [stage for stage in stages("dlq") if stage.table in CHAIN])
 
     second.kill()
-    with KafkaAdmin(servers["eu"]) as client:
-        client.produce(topic, values(6, 9))
+    kafka.produce(topic, values(6, 9))
     with pytest.raises(ClustersLeft) as left:
         run_chain(spark, settings)
     assert left.value.of_clusters.keys() == {"us"}
