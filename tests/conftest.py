@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +33,12 @@ hypothesis.settings.load_profile("untimed")
 def pytest_configure(config: pytest.Config) -> None:
     examples.configure(is_thorough=config.option.markexpr != "not thorough")
     commands.keep()
+
+
+def pytest_collection_finish() -> None:
+    """Let no later collection of garbage look at modules and tests again; it takes seconds."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
