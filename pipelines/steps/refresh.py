@@ -31,8 +31,8 @@ about the rows that an input has: those that went count no more.
 
 ``-- Engine: duckdb`` says that a test has compared DuckDB's rows with Spark's, so that DuckDB may make them.
 ``-- Engine: duckdb, in parts`` says, too, that DuckDB keeps much of each input row until the end. If the rows are many,
-it takes some groups at a time. Each part reads the inputs again: a SELECT that keeps little of each row would lose
-time.
+it takes a range of groups at a time. Each part can read an input again: a SELECT that keeps little of each row would
+lose time.
 """
 
 from __future__ import annotations

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from heapq import merge
-from itertools import groupby
-from math import ceil
+from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 REPEATED, COUNT = "grain.repeated", "_count"
 FRESH, ADDED, LACKING, OWN, SELECTED, DERIVED = "_fresh", "_added", "_lacking", "_own", "_selected", "_derived"
 AS_IT_WAS = "_as_it_was"
-TOUCHED, STEP, CHAIN, PART = "_touched", "_step", "_chain", "_part"
+TOUCHED, STEP, CHAIN = "_touched", "_step", "_chain"
 NOTHING = "SELECT CAST(NULL AS STRING) AS _group, false AS _is_first WHERE false"  # of inputs that are all empty
 
 
@@ -160,7 +159,7 @@ class Refreshing:
             self.engine.groups(TOUCHED, touched)
         for table in self.batch:
             self._take(table, touched)
-        self._make(touched, self._parts())
+        self._make(touched, self._starts(self._most_of_a_part))
         facts = self._facts(touched)
         count, written = facts.pop(COUNT), FRESH
         if self._stays_before is not None:
@@ -265,65 +264,79 @@ class Refreshing:
                 break
         return list(reached)
 
-    def _make(self, touched: list[Any] | None, parts: int = 1) -> None:
-        """Make the fresh rows, of a part of the groups at a time."""
-        column = self.refresh.column
-        text = select_of(self.stage.table).format(**(self._in_part(parts) if parts > 1 else self._names))
-        conditions = []
-        if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
-            is_touched = self.engine.is_one_of(column, TOUCHED)
-            conditions.append(f"({is_touched} OR {column} IS NULL)" if shares(self.stage) else is_touched)
-        if parts > 1:
-            conditions.append(self._is_in_part(parts, column))
-        if conditions:
-            text = f"SELECT * FROM (\n{text}\n) WHERE {' AND '.join(conditions)}"
-        values = parameters_of(self.warehouse.settings)
-        if isinstance(self.stage, Derive):
-            self.engine.keep(SELECTED, text, values)
-            self.engine.give(DERIVED, self._derived(self.stage, touched))
-            text, values = f"SELECT * FROM {DERIVED}", {}
-        self.engine.keep(FRESH, text, values, are_fresh=True)
-        for part in range(1, parts):
-            self.engine.groups(PART, [part])
-            self.engine.keep(FRESH, text, values, are_fresh=True, are_more=True)
+    def _make(self, touched: list[Any] | None, starts: Sequence[Any] = ()) -> None:
+        """Make the fresh rows: of one part of the groups after the other, given the first groups of all later parts."""
+        column, values = self.refresh.column, parameters_of(self.warehouse.settings)
+        for number, ends in enumerate(pairwise([None, *starts, None])):
+            text = select_of(self.stage.table).format(**(self._in_part(ends) if starts else self._names))
+            conditions = [_is_between(column, ends)] if starts and self._gives_rows_of_other_parts else []
+            if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
+                is_touched = self.engine.is_one_of(column, TOUCHED)
+                conditions.append(f"({is_touched} OR {column} IS NULL)" if shares(self.stage) else is_touched)
+            if conditions:
+                text = f"SELECT * FROM (\n{text}\n) WHERE {' AND '.join(conditions)}"
+            if isinstance(self.stage, Derive):
+                self.engine.keep(SELECTED, text, values)
+                self.engine.give(DERIVED, self._derived(self.stage, touched))
+                text, values = f"SELECT * FROM {DERIVED}", {}
+            self.engine.keep(FRESH, text, values, are_fresh=True, are_more=number > 0)
 
-    def _parts(self) -> int:
-        """Return in how many parts to make the fresh rows, so that a part takes no more of an input than it should."""
-        most = self.engine.rows_of_a_part
-        if most is None or isinstance(self.stage, Derive) or not choose.is_in_parts(self.stage.table):
-            return 1
-        counts = [self.engine.rows(f"SELECT count(*) AS {COUNT} FROM {name}") for name in self._names.values()]
-        return ceil(max(count for ((count,),) in counts) / most) or 1
+    @property
+    def _most_of_a_part(self) -> int | None:
+        """How many input rows to take at a time (None: all)."""
+        is_whole = isinstance(self.stage, Derive) or not choose.is_in_parts(self.stage.table)
+        return None if is_whole else self.engine.rows_of_a_part
 
-    def _in_part(self, parts: int) -> dict[str, str]:
-        """Register the inputs' rows in the groups of the part at hand, the first at first; return their names.
+    def _starts(self, most: int | None) -> list[Any]:
+        """Return where parts of the groups begin, without the first, so that each takes about so many rows (None: all).
+
+        A part is a range of groups, because row groups of files that hold no rows of the range are not read.
+        """
+        inputs = {
+            self._names[name_of(table)]: group
+            for table, group in self.refresh.groups.items()
+            if not isinstance(group, Along | OwnRows)
+        }
+        if most is None or not inputs:
+            return []
+        counts = " UNION ALL ".join(f"SELECT count(*) AS {COUNT} FROM {name}" for name in inputs)
+        ((count,),) = self.engine.rows(f"SELECT sum({COUNT}) AS {COUNT} FROM ({counts})")
+        if count <= most:
+            return []
+        groups = " UNION ALL ".join(groups_in(name, group) for name, group in inputs.items())
+        sizes = f"SELECT _group, count(*) AS {COUNT} FROM ({groups}) WHERE _group IS NOT NULL GROUP BY _group"
+        parts = f"SELECT _group, (sum({COUNT}) OVER (ORDER BY _group) - {COUNT}) div {most} AS _part FROM ({sizes})"
+        firsts = self.engine.rows(f"SELECT min(_group) AS _first FROM ({parts}) GROUP BY _part ORDER BY _first")
+        return [first for (first,) in firsts[1:]]
+
+    @property
+    def _gives_rows_of_other_parts(self) -> bool:
+        """Whether the inputs' rows of a part give rows of other parts: a row has several groups, or an input is whole.
+
+        DuckDB explodes arrays much more slowly if it has to look for some groups among the rows that a SELECT gives.
+        """
+        groups = self.refresh.groups.values()
+        return not all(
+            isinstance(group, str) or (isinstance(group, EachOf) and len(group.groups) == 1) for group in groups
+        )
+
+    def _in_part(self, ends: tuple[Any, Any]) -> dict[str, str]:
+        """Register the inputs' rows in the groups of a part; return their names.
 
         Inputs with chains or ``own rows`` are whole in each part.
         """
         names = self._names
-        self.engine.groups(PART, [0])
         for table, group in self.refresh.groups.items():
             if not isinstance(group, Along | OwnRows):
                 rows = names[name_of(table)]
                 where = having(
                     group,
-                    lambda expression: self._is_in_part(parts, expression),
-                    lambda expression: self._is_in_part(parts, expression, True),
+                    lambda expression: _is_between(expression, ends),
+                    lambda expression: f"exists({expression}, one -> {_is_between('one', ends)})",
                 )
                 names[name_of(table)] = f"_part{rows}"
                 self.engine.view(f"_part{rows}", f"SELECT * FROM {rows} WHERE {where}")
         return names
-
-    def _is_in_part(self, parts: int, group: str, is_array: bool = False) -> str:
-        """Return a condition: a group, or one of an array of them, is in the part at hand.
-
-        Equal groups are in one part, whatever type an input has for them.
-        """
-        kinds = {column.name: column.type for column in contract_of(self.stage.table).columns}
-        part = f"abs(hash(CAST({{}} AS {kinds[self.refresh.column]})) % {parts})".format
-        if is_array:
-            return self.engine.has_one_of(f"transform({group}, one -> {part('one')})", PART)
-        return self.engine.is_one_of(part(group), PART)
 
     def _derived(self, stage: Derive, touched: list[Any] | None) -> list[Mapping[str, Any]]:
         """Return what the table's module makes from the selected rows and the table's own rows of each group."""
@@ -418,6 +431,18 @@ def repeated(rows: str, grain: Iterable[str]) -> str:
     names = _listed(grain)
     several = f"SELECT count(*) AS _times FROM {rows} GROUP BY {names} HAVING count(*) > 1"
     return f"SELECT count(*) AS `{REPEATED}` FROM ({several})"
+
+
+def _is_between(group: str, ends: tuple[Any, Any]) -> str:
+    """Return a condition: a group is in the range that begins with the first end and stops before the second one.
+
+    None is no end. Null is in the range without a beginning.
+    """
+    first, after = ends
+    until = [] if after is None else [f"{group} < {spark_literal(after)}"]
+    if first is None:
+        return f"({' OR '.join([f'{group} IS NULL', *until])})" if until else "true"
+    return f"({' AND '.join([f'{group} >= {spark_literal(first)}', *until])})"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -116,17 +116,21 @@ def test_parts_follow_the_rows_of_touched_groups_not_the_changed_ones(
     monkeypatch.setattr(engine, "ROWS_OF_A_PART", 3)
     make, parts = Refreshing._make, []
 
-    def noted(refreshing: Refreshing, touched: Any, in_parts: int = 1) -> None:
+    def noted(refreshing: Refreshing, touched: Any, starts: Any = ()) -> None:
         if (refreshing.stage.table, refreshing.chosen.is_duckdb) == ("gold.message_ledger", True):
-            parts.append(in_parts)
-        make(refreshing, touched, in_parts)
+            parts.append(1 + len(starts))
+        make(refreshing, touched, starts)
 
     monkeypatch.setattr(Refreshing, "_make", noted)
-    for name, offsets in {"many": [*range(8), 5000], "one of many": [8], "one of few": [5001]}.items():
+    landed = {"many": [0, 1, 1000, 1001, 2000, 2001, 3000, 3001, 5000], "two of many": [2, 1002], "one of few": [5001]}
+    for name, offsets in landed.items():
         land(settings, {f"{name}.jsonl": [acknowledgement(offset=offset) for offset in offsets]}, "acknowledgements")
         run_needed(spark, settings, "gold.message_ledger")
-    assert parts == [3, 3, 1]
-    assert sorted(row["offset"] for row in tables(settings)["gold.message_ledger"]) == [*range(9), 5000, 5001]
+    assert parts == [3, 2, 1]
+    ledger = tables(settings)["gold.message_ledger"]
+    assert sorted(row["offset"] for row in ledger) == sorted(
+        offset for offsets in landed.values() for offset in offsets
+    )
 
 
 def test_rows_that_stay_are_not_written_again_if_many_others_are_new(

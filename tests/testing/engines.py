@@ -215,15 +215,16 @@ def by_duckdb(stage: Summarise, inputs: Mapping[str, Path]) -> arrow.Table:
         return connection.sql(text, params=bound).to_arrow_table()
 
 
-def in_parts(stage: Summarise, inputs: Mapping[str, Path], parts: int) -> arrow.Table:
-    """Return what a refresh of all groups makes in so many parts; raises what DuckDB raises."""
+def in_parts(stage: Summarise, inputs: Mapping[str, Path], most: int | None) -> arrow.Table:
+    """Return what a refresh of all groups makes in parts of so many rows (None: in one); raises what DuckDB raises."""
     schema = SimpleNamespace(to_json=type_of(contract_of(stage.table)).json)
     there: Any = SimpleNamespace(schema=lambda: schema)
     warehouse: Any = SimpleNamespace(settings=load())
     batch = dict.fromkeys(inputs, Batch(None, 0))
     with _viewed(inputs, "_input_") as connection:
         engine = DuckEngine(warehouse, there, connection)
-        Refreshing(Choice(DUCKDB, ""), engine, warehouse, stage, refresh_of(stage), batch)._make(None, parts)
+        refreshing = Refreshing(Choice(DUCKDB, ""), engine, warehouse, stage, refresh_of(stage), batch)
+        refreshing._make(None, refreshing._starts(most))
         return connection.sql(f"FROM {FRESH}").to_arrow_table()
 
 
