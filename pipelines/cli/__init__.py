@@ -75,7 +75,7 @@ def afterlog(
     show_version: Annotated[
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version)
     ] = False,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="The settings file.", show_default=False)] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="The settings file.")] = None,
     verbose: VerboseOption = False,
 ) -> None:
     """Afterlog: the lakehouse for what Kafka could not deliver."""

@@ -67,7 +67,7 @@ def send_alerts(
 
 @app.command("test")
 def try_route(
-    route: Annotated[str, typer.Argument(metavar="ROUTE", help="The name of a route.", show_default=False)],
+    route: Annotated[str, typer.Argument(metavar="ROUTE", help="The name of a route.")],
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
     cluster: ClusterOption = None,

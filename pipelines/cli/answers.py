@@ -38,9 +38,7 @@ PayloadForm = Literal["auto", "text", "json", "hex"]
 
 
 def top(
-    watch: Annotated[
-        float | None, typer.Option(min=0.5, metavar="SECONDS", help="Show it again and again.", show_default=False)
-    ] = None,
+    watch: Annotated[float | None, typer.Option(min=0.5, metavar="SECONDS", help="Show it again and again.")] = None,
     at: AtOption = None,
     team: TeamOption = None,
     format: TextOrObject = "text",
@@ -65,15 +63,9 @@ def top(
 
 def incidents(
     open: Annotated[bool, typer.Option("--open", help="Only those that are not resolved, muted ones too.")] = False,
-    since: Annotated[
-        str | None, typer.Option(help=f"Only those with records since that time ({TIMES}).", show_default=False)
-    ] = None,
-    group: Annotated[
-        str | None, typer.Option(help="Only those of a consumer group or another owner.", show_default=False)
-    ] = None,
-    topic: Annotated[
-        str | None, typer.Option(help="Only those of a source topic or DLQ topic.", show_default=False)
-    ] = None,
+    since: Annotated[str | None, typer.Option(help=f"Only those with records since that time ({TIMES}).")] = None,
+    group: Annotated[str | None, typer.Option(help="Only those of a consumer group or another owner.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Only those of a source topic or DLQ topic.")] = None,
     team: TeamOption = None,
     at: AtOption = None,
     format: Annotated[TableFormat, typer.Option(help="json: one object an incident.")] = "table",
@@ -99,19 +91,13 @@ def incidents(
 def incident(
     wanted: Annotated[
         str,
-        typer.Argument(
-            metavar="ID",
-            help="An incident, or how its id begins.",
-            show_default=False,
-            autocompletion=completion.incidents,
-        ),
+        typer.Argument(metavar="ID", help="An incident, or how its id begins.", autocompletion=completion.incidents),
     ],
     mute_until: Annotated[
-        str | None,
-        typer.Option(help="Mute it until that time (2026-11-21T02:00Z, 14:05, tomorrow, 2h).", show_default=False),
+        str | None, typer.Option(help="Mute it until that time (2026-11-21T02:00Z, 14:05, tomorrow, 2h).")
     ] = None,
     resolve: Annotated[bool, typer.Option("--resolve", help="Say that it is over.")] = False,
-    note: Annotated[str | None, typer.Option(help="Keep a note on it.", show_default=False)] = None,
+    note: Annotated[str | None, typer.Option(help="Keep a note on it.")] = None,
     team: TeamOption = None,
     at: AtOption = None,
     format: Annotated[DrawingFormat, typer.Option(help="How to print it; a drawing shows what it touches.")] = "text",
@@ -139,10 +125,7 @@ def incident(
 
 def ask(
     question: Annotated[
-        str | None,
-        typer.Argument(
-            help="A question; all are listed without it.", show_default=False, autocompletion=completion.asked
-        ),
+        str | None, typer.Argument(help="A question; all are listed without it.", autocompletion=completion.asked)
     ] = None,
     param: ParameterOption = None,
     team: TeamOption = None,
@@ -177,12 +160,9 @@ def ask(
 
 
 def sql(
-    query: Annotated[
-        str | None, typer.Argument(help="A query in Spark SQL; a shell without it.", show_default=False)
-    ] = None,
+    query: Annotated[str | None, typer.Argument(help="A query in Spark SQL; a shell without it.")] = None,
     file: Annotated[
-        Path | None,
-        typer.Option(help="Read the query from a file.", show_default=False, autocompletion=completion.questions),
+        Path | None, typer.Option(help="Read the query from a file.", autocompletion=completion.questions)
     ] = None,
     param: ParameterOption = None,
     format: RowsOption = "table",
@@ -229,20 +209,13 @@ def _run_shell(settings: Settings, given: Sequence[str], format: RowsFormat) -> 
 
 def describe(
     group: Annotated[
-        str | None,
-        typer.Argument(help="The id of a Kafka Streams group.", show_default=False, autocompletion=completion.groups),
+        str | None, typer.Argument(help="The id of a Kafka Streams group.", autocompletion=completion.groups)
     ] = None,
     option: Annotated[str | None, typer.Option("--group", hidden=True)] = None,
-    revision: Annotated[int | None, typer.Option(help="That revision of its topology.", show_default=False)] = None,
-    epoch: Annotated[
-        int | None, typer.Option(help="The last one accepted under that epoch.", show_default=False)
-    ] = None,
-    at: Annotated[
-        str | None, typer.Option(help=f"The one accepted at that time ({TIMES}).", show_default=False)
-    ] = None,
-    diff: Annotated[
-        tuple[int, int] | None, typer.Option(metavar="N M", help="How revision M differs from N.", show_default=False)
-    ] = None,
+    revision: Annotated[int | None, typer.Option(help="That revision of its topology.")] = None,
+    epoch: Annotated[int | None, typer.Option(help="The last one accepted under that epoch.")] = None,
+    at: Annotated[str | None, typer.Option(help=f"The one accepted at that time ({TIMES}).")] = None,
+    diff: Annotated[tuple[int, int] | None, typer.Option(metavar="N M", help="How revision M differs from N.")] = None,
     format: Annotated[DrawingFormat, typer.Option(help="How to print it.")] = "text",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
@@ -267,9 +240,7 @@ def describe(
 
 
 def trace(
-    wanted: Annotated[
-        str, typer.Argument(metavar="ID|TOPIC:PARTITION:OFFSET", help="A trace, or a record.", show_default=False)
-    ],
+    wanted: Annotated[str, typer.Argument(metavar="ID|TOPIC:PARTITION:OFFSET", help="A trace, or a record.")],
     team: TeamOption = None,
     format: Annotated[TextFormat, typer.Option(help="json: one object a message.")] = "text",
     warehouse: WarehouseOption = None,
@@ -286,10 +257,7 @@ def trace(
 
 def show(
     coordinate: Annotated[
-        str,
-        typer.Argument(
-            metavar="TOPIC:PARTITION:OFFSET", help="The place of a dead letter in its DLQ topic.", show_default=False
-        ),
+        str, typer.Argument(metavar="TOPIC:PARTITION:OFFSET", help="The place of a dead letter in its DLQ topic.")
     ],
     shown_as: Annotated[PayloadForm, typer.Option("--as", help="How to print key and value.")] = "auto",
     full: Annotated[bool, typer.Option("--full", help="Cut nothing.")] = False,

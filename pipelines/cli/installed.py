@@ -31,9 +31,7 @@ def setup(
     configurations: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="JARS",
-            help=f"What to fetch: {', '.join(CONFIGURATIONS)}.",
-            show_default="spark and broker",
+            metavar="JARS", help=f"What to fetch: {', '.join(CONFIGURATIONS)}.", show_default="spark and broker"
         ),
     ] = None,
 ) -> None:

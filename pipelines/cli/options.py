@@ -24,11 +24,10 @@ def _show_jvm_log(is_wanted: bool) -> bool:
     return is_wanted
 
 
-WarehouseOption = Annotated[str | None, typer.Option(help="Directory or URI of the warehouse.", show_default=False)]
-LandingOption = Annotated[str | None, typer.Option(help="Directory that feeds land in.", show_default=False)]
+WarehouseOption = Annotated[str | None, typer.Option(help="Directory or URI of the warehouse.")]
+LandingOption = Annotated[str | None, typer.Option(help="Directory that feeds land in.")]
 ClusterOption = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Only that one of several clusters.", show_default="all"),
+    str | None, typer.Option(metavar="NAME", help="Only that one of several clusters.", show_default="all")
 ]
 TeamOption = Annotated[
     str | None,
@@ -36,15 +35,12 @@ TeamOption = Annotated[
         "--team",
         metavar="TEAM",
         help="Only what is of one team of the settings, or of 'no team'.",
-        show_default=False,
         autocompletion=completion.teams,
     ),
 ]
-VerboseOption = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show what Spark logs.", show_default=False, callback=_show_jvm_log)
-]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show what Spark logs.", callback=_show_jvm_log)]
 AtOption = Annotated[str | None, typer.Option(help=f"As of that time ({TIMES}).", show_default="now")]
-ParameterOption = Annotated[list[str] | None, typer.Option(help="name=value for :name.", show_default=False)]
+ParameterOption = Annotated[list[str] | None, typer.Option(help="name=value for :name.")]
 
 RowsOption = Annotated[RowsFormat, typer.Option(help="How to print the rows.")]
 TextOrObject = Annotated[TextFormat, typer.Option(help="json: one object.")]

@@ -24,34 +24,18 @@ if TYPE_CHECKING:
 CatalogName = Literal["hive", "unity", "glue"]
 Tool = Literal["spark", "trino", "databricks", "duckdb", "snowflake", "fabric"]
 
-CatalogArgument = Annotated[
-    CatalogName | None,
-    typer.Argument(help="A catalog that is written to.", show_default=False),
-]
-ToolOption = Annotated[
-    Tool | None,
-    typer.Option("--print", help="Print the statements for a tool.", show_default=False),
-]
+CatalogArgument = Annotated[CatalogName | None, typer.Argument(help="A catalog that is written to.")]
+ToolOption = Annotated[Tool | None, typer.Option("--print", help="Print the statements for a tool.")]
 LayersOption = Annotated[
-    list[str] | None,
-    typer.Option(help="Only that layer, such as gold.", show_default=False, autocompletion=completion.layers_of_tables),
+    list[str] | None, typer.Option(help="Only that layer, such as gold.", autocompletion=completion.layers_of_tables)
 ]
 NameOption = Annotated[
-    str | None,
-    typer.Option("--catalog", metavar="NAME", help="Catalog or database for the schemas.", show_default=False),
+    str | None, typer.Option("--catalog", metavar="NAME", help="Catalog or database for the schemas.")
 ]
-PrefixOption = Annotated[
-    str, typer.Option(metavar="NAME", help="Begin the names of schemas with it.", show_default=False)
-]
-ServerOption = Annotated[
-    str | None, typer.Option(metavar="URL", help="Where Unity Catalog answers.", show_default=False)
-]
-ConnectionOption = Annotated[
-    str | None, typer.Option(metavar="ID", help="Fabric's connection to the warehouse.", show_default=False)
-]
-MovedFromOption = Annotated[
-    str | None, typer.Option(metavar="WAREHOUSE", help="Where the warehouse was.", show_default=False)
-]
+PrefixOption = Annotated[str, typer.Option(metavar="NAME", help="Begin the names of schemas with it.")]
+ServerOption = Annotated[str | None, typer.Option(metavar="URL", help="Where Unity Catalog answers.")]
+ConnectionOption = Annotated[str | None, typer.Option(metavar="ID", help="Fabric's connection to the warehouse.")]
+MovedFromOption = Annotated[str | None, typer.Option(metavar="WAREHOUSE", help="Where the warehouse was.")]
 RecreateOption = Annotated[
     bool, typer.Option("--recreate", help="Drop and create again what Unity Catalog cannot change.")
 ]

@@ -21,23 +21,15 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Send dead letters back to Kafka: chosen, planned, explained, once.")
 
 RecordsOption = Annotated[
-    list[str] | None,
-    typer.Option("--record", metavar="TOPIC:PARTITION:OFFSET", help="A dead letter at its place.", show_default=False),
+    list[str] | None, typer.Option("--record", metavar="TOPIC:PARTITION:OFFSET", help="A dead letter at its place.")
 ]
 IncidentOption = Annotated[
-    str | None,
-    typer.Option(
-        "--incident", help="All dead letters of an incident.", show_default=False, autocompletion=completion.incidents
-    ),
+    str | None, typer.Option("--incident", help="All dead letters of an incident.", autocompletion=completion.incidents)
 ]
-WhereOption = Annotated[
-    str | None, typer.Option("--where", help="A condition on silver.dlq_records.", show_default=False)
-]
-LimitOption = Annotated[int | None, typer.Option(min=1, help="At most so many records.", show_default=False)]
-PlanArgument = Annotated[str, typer.Argument(metavar="PLAN", help="A plan, or how its id begins.", show_default=False)]
-RateOption = Annotated[
-    float | None, typer.Option(min=0.01, metavar="N", help="At most so many records a second.", show_default=False)
-]
+WhereOption = Annotated[str | None, typer.Option("--where", help="A condition on silver.dlq_records.")]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="At most so many records.")]
+PlanArgument = Annotated[str, typer.Argument(metavar="PLAN", help="A plan, or how its id begins.")]
+RateOption = Annotated[float | None, typer.Option(min=0.01, metavar="N", help="At most so many records a second.")]
 BatchOption = Annotated[
     int | None, typer.Option(min=1, help="Most records in a transaction.", show_default="500, or [replay] batch")
 ]
@@ -71,12 +63,9 @@ def plan_replay(
         typer.Option(
             metavar="REASON",
             help="Also records of which nobody can tell: other_record_possible, commit_unknown or replay_unknown.",
-            show_default=False,
         ),
     ] = None,
-    transform: Annotated[
-        Path | None, typer.Option(metavar="FILE.sql|FILE.py", help="Repair the records.", show_default=False)
-    ] = None,
+    transform: Annotated[Path | None, typer.Option(metavar="FILE.sql|FILE.py", help="Repair the records.")] = None,
     fetch: Annotated[
         bool, typer.Option("--fetch/--no-fetch", help="Take from the original topic what the DLQ lacks.")
     ] = True,
@@ -99,9 +88,7 @@ def plan_replay(
 
 @app.command("explain")
 def explain_replay(
-    record: Annotated[
-        str, typer.Argument(metavar="TOPIC:PARTITION:OFFSET", help="A dead letter at its place.", show_default=False)
-    ],
+    record: Annotated[str, typer.Argument(metavar="TOPIC:PARTITION:OFFSET", help="A dead letter at its place.")],
     format: Annotated[TextFormat, typer.Option(help="json: one object a record.")] = "text",
     warehouse: WarehouseOption = None,
     cluster: ClusterOption = None,
@@ -206,10 +193,7 @@ def cancel_replay(plan: PlanArgument, warehouse: WarehouseOption = None, cluster
 
 @app.command("status")
 def show_replay_status(
-    plan: PlanArgument,
-    format: TextOrObject = "text",
-    warehouse: WarehouseOption = None,
-    cluster: ClusterOption = None,
+    plan: PlanArgument, format: TextOrObject = "text", warehouse: WarehouseOption = None, cluster: ClusterOption = None
 ) -> None:
     """Say how a plan stands, and what became of the records that it replayed."""
     from pipelines.replay import actions
@@ -249,7 +233,7 @@ def discard_letters(
     where: WhereOption = None,
     record: RecordsOption = None,
     limit: LimitOption = None,
-    note: Annotated[str | None, typer.Option(help="Why.", show_default=False)] = None,
+    note: Annotated[str | None, typer.Option(help="Why.")] = None,
     warehouse: WarehouseOption = None,
     cluster: ClusterOption = None,
 ) -> None:

@@ -42,17 +42,12 @@ if TYPE_CHECKING:
 
 Engine = Literal["auto", "spark"]
 
-FeedOption = Annotated[
-    str | None,
-    typer.Option(help=f"One feed: {', '.join(FEEDS)}.", show_default=False, autocompletion=completion.feeds),
-]
+FeedOption = Annotated[str | None, typer.Option(help=f"One feed: {', '.join(FEEDS)}.", autocompletion=completion.feeds)]
 OnlyOption = Annotated[
-    str | None,
-    typer.Option(help="One table, such as silver.dlq_records.", show_default=False, autocompletion=completion.tables),
+    str | None, typer.Option(help="One table, such as silver.dlq_records.", autocompletion=completion.tables)
 ]
 LayerOption = Annotated[
-    str | None,
-    typer.Option(help=f"One layer: {', '.join(LAYERS)}.", show_default=False, autocompletion=completion.layers),
+    str | None, typer.Option(help=f"One layer: {', '.join(LAYERS)}.", autocompletion=completion.layers)
 ]
 FollowOption = Annotated[bool, typer.Option("--follow", help="Go on until SIGTERM or Ctrl-C.")]
 EveryOption = Annotated[
@@ -63,17 +58,13 @@ HealthOption = Annotated[
     typer.Option(help="Health file, with --follow.", show_default="follow.json in the warehouse's _progress"),
 ]
 MetricsPortOption = Annotated[
-    int | None,
-    typer.Option(min=0, max=65535, help="Show metrics to Prometheus, with --follow; 0: any.", show_default=False),
+    int | None, typer.Option(min=0, max=65535, help="Show metrics to Prometheus, with --follow; 0: any.")
 ]
 MetricsHostOption = Annotated[str | None, typer.Option(help="Address of --metrics-port.", show_default="127.0.0.1")]
 AcceptOption = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="TABLE[:SCOPE]",
-        help="Accept once what breaks its contract.",
-        show_default=False,
-        autocompletion=completion.judged_tables,
+        metavar="TABLE[:SCOPE]", help="Accept once what breaks its contract.", autocompletion=completion.judged_tables
     ),
 ]
 EngineOption = Annotated[

@@ -76,7 +76,7 @@ def backup(
 
 
 def restore(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="Directory or URI with backups.", show_default=False)],
+    source: Annotated[str, typer.Argument(metavar="FROM", help="Directory or URI with backups.")],
     wanted: Annotated[
         str | None,
         typer.Option("--backup", metavar="ID", help="A backup, or how its id begins.", show_default="the newest"),
@@ -127,21 +127,13 @@ def migrate(
 
 def erase(
     key: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", help="Of a person's records; - reads it, @FILE too.", show_default=False),
+        str | None, typer.Option(metavar="KEY", help="Of a person's records; - reads it, @FILE too.")
     ] = None,
-    header: Annotated[
-        str | None, typer.Option(metavar="NAME=VALUE", help="A header of theirs.", show_default=False)
-    ] = None,
-    where: Annotated[
-        str | None, typer.Option(metavar="SQL", help="A condition on silver.dlq_records.", show_default=False)
-    ] = None,
-    message: Annotated[
-        str | None, typer.Option(metavar="TOPIC:PARTITION:OFFSET", help="One record.", show_default=False)
-    ] = None,
+    header: Annotated[str | None, typer.Option(metavar="NAME=VALUE", help="A header of theirs.")] = None,
+    where: Annotated[str | None, typer.Option(metavar="SQL", help="A condition on silver.dlq_records.")] = None,
+    message: Annotated[str | None, typer.Option(metavar="TOPIC:PARTITION:OFFSET", help="One record.")] = None,
     in_backups: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PLACE", help="Make a backup there, and remove the older ones.", show_default=False),
+        list[str] | None, typer.Option(metavar="PLACE", help="Make a backup there, and remove the older ones.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be erased.")] = False,
@@ -178,11 +170,7 @@ def erase(
     raise typer.Exit(0 if done.is_done else 1)
 
 
-def stats(
-    format: TableOrObjects = "table",
-    warehouse: WarehouseOption = None,
-    verbose: VerboseOption = False,
-) -> None:
+def stats(format: TableOrObjects = "table", warehouse: WarehouseOption = None, verbose: VerboseOption = False) -> None:
     """Say what each table costs: rows, files, bytes, growth a day, and what `afterlog maintain` would free."""
     from pipelines.commands import stats as costs
 
