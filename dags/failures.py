@@ -57,8 +57,7 @@ def note(ti: Any, why: str, way_on: str) -> str | None:
     Airflow limits the length of a note: if both together are longer, the first is cut.
 
     A task has no right of its own to write notes: the Task Execution API, which tasks use, has no call for them. The
-    public
-    API takes a note if it gives tokens without a login, as the API of `make up` does.
+    public API takes a note if it gives tokens without a login, as the API of `make up` does.
     """
     from airflow.sdk.configuration import conf
 

@@ -244,8 +244,7 @@ class FillLayer(CommandOperator):
         """Return what a run says about each table, and a sentence for each gate that broke.
 
         A table can have several batches, such as one that waited and the next one. Their counts are summed up, and the
-        last
-        batch gives the status.
+        last batch gives the status.
         """
         try:
             answer = json.loads(ended.answer)
@@ -307,8 +306,7 @@ class Outcome(BaseOperator):
     """The last task, which always runs: it tells how each other task ended, and succeeds only if all succeeded.
 
     Airflow judges a run by its last tasks. Later layers and the reports run also after a failure, so without this task
-    a
-    run with a broken gate would be green.
+    a run with a broken gate would be green.
     """
 
     def __init__(self, *, layers: Sequence[str], before: Sequence[str] = (), **options: Any) -> None:

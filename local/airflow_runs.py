@@ -27,8 +27,7 @@ def serve(tell: Callable[[dict[str, Any]], None]) -> None:
     """Run a DAG for each line of standard input, ``{"dag": its id, "parameters": {...}}``, and tell its events.
 
     Airflow takes seconds to start, so one process runs several DAGs. The runs are ordinary DAG runs in Airflow's
-    database,
-    but their tasks run one after the other in this process, without a scheduler.
+    database, but their tasks run one after the other in this process, without a scheduler.
     """
     from airflow.dag_processing.dagbag import DagBag
     from airflow.listeners import hookimpl

@@ -99,8 +99,7 @@ def play(broker: Broker) -> Happened:
     """Start a broker and let share groups and Streams applications fail on it; the broker keeps running.
 
     Its data stays from demo to demo. It starts anew if the last demo was interrupted. Raises AfterlogError, OSError:
-    the
-    broker cannot start, or it ended.
+    the broker cannot start, or it ended.
     """
     whole = broker.directory / "whole"
     if not whole.exists():

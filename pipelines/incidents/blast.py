@@ -179,9 +179,8 @@ class Revisions:
     def at(self, at: Any, group: str | None = None) -> dict[str, Valid]:
         """Return each group's topology that was valid at a time, the latest accepted until then, or else its first.
 
-        The latter is marked as later: nothing tells whether the group was there with it.
-        A group that was deleted before, and gave no sign of life since, has none. ``group`` had dead letters at that
-        time, so that it was there.
+        The latter is marked as later: nothing tells whether the group was there with it. A group that was deleted
+        before, and gave no sign of life since, has none. ``group`` had dead letters at that time, so that it was there.
         """
         valid = {}
         for name, known in self._known.items():
