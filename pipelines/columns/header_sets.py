@@ -77,11 +77,6 @@ class Plan:
     taken: tuple[str, ...] = ()
     has_strays: bool = False
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether the record's own set has all that its profile makes mandatory."""
-        return self.own is not None and not self.lacking
-
 
 class Planner:
     """Plans shapes for given profiles, in their order."""

@@ -427,11 +427,11 @@ class Journal:
 
     def _row(self, plan_id: str, instead_of_running: State = State.RUNNING) -> Status | None:
         rows = self._execute(
-            "SELECT state, sentence, request, since_planned, attempted, replayed, skipped, updated_at, exit_code"
-            " FROM plans WHERE plan_id = ?",
+            "SELECT state, sentence, request, since_planned, attempted, replayed, skipped, exit_code FROM plans"
+            " WHERE plan_id = ?",
             (plan_id,),
         )
-        for state, sentence, request, since_planned, attempted, replayed, skipped, updated_at, exit_code in rows:
+        for state, sentence, request, since_planned, attempted, replayed, skipped, exit_code in rows:
             shown_state = State(state)
             if shown_state is State.RUNNING:
                 shown_state = instead_of_running
@@ -446,7 +446,6 @@ class Journal:
                 attempted,
                 replayed,
                 skipped,
-                datetime.fromisoformat(updated_at),
                 exit_code,
             )
         return None

@@ -163,10 +163,6 @@ class Plan:
     allowed: tuple[str, ...] = ()
     """Doubts (`judge.DOUBTS`) in spite of which records are replayed."""
 
-    def target(self, topic: str) -> Target:
-        """Return the target of a topic of the plan."""
-        return next(target for target in self.targets if target.topic == topic)
-
 
 @dataclass(frozen=True)
 class Replayed:

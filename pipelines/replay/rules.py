@@ -15,15 +15,12 @@ from expectations.owners import owner_of, owner_sql
 from expectations.silver.dlq_records import DISPOSITIONS
 from pipelines.columns import globs
 from pipelines.errors import UsageError
+from pipelines.incidents.verdict import VERDICTS
 from pipelines.settings import ROOT, Settings, located
 from pipelines.settings.files import text_of
 from pipelines.settings.section import Section, first_mistake
 
 Action = Literal["REPLAY", "HOLD", "DISCARD", "REVIEW"]
-VERDICTS = (
-    *("POISON_PILL", "KEY_LOCAL", "PARTITION_LOCAL", "PRODUCER_LOCAL"),
-    *("SYSTEMIC", "REJECTION", "FLOOD", "UNDETERMINED"),
-)
 
 
 class Rule(Section):

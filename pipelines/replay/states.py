@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 
 
@@ -48,7 +47,6 @@ class Status:
     attempted: int
     replayed: int
     skipped: int
-    updated_at: datetime
     exit_code: int | None = None
 
     @property

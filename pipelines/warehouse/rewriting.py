@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 MOST_INDEXED = 32  # columns with statistics, as Delta writes them
 LONGEST_TEXT = 64  # characters of a text in statistics
-_VERSION = re.compile(r"\.?(\d{20})\..*")
 
 Change = Callable[["ArrowTable"], "tuple[ArrowTable, int, int]"]
 """Rows of a file -> the rows that replace them, and how many rows and cells changed."""
