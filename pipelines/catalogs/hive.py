@@ -63,7 +63,11 @@ class Hive:
                 return None
             known = self._catalog.getTable(schema, table.short)
         except Exception as error:
-            raise _unanswered(error) from None
+            raise EnvironmentLacking(
+                f"The Hive metastore does not answer ({type(error).__name__}): look at "
+                "spark.hadoop.hive.metastore.uris or spark.hadoop.javax.jdo.option.ConnectionURL under [spark] in the "
+                "settings."
+            ) from None
         provider, location = known.provider(), known.storage().locationUri()
         is_external = str(known.tableType().name()) == "EXTERNAL"
         if not (is_external and location.isDefined() and provider.isDefined() and provider.get().lower() == "delta"):
@@ -98,10 +102,3 @@ class Hive:
         """
         self.spark.sql(f"DROP TABLE {spark_names(self.names, table)}")
         self.create(table)
-
-
-def _unanswered(error: Exception) -> EnvironmentLacking:
-    return EnvironmentLacking(
-        f"The Hive metastore does not answer ({type(error).__name__}): look at spark.hadoop.hive.metastore.uris or "
-        "spark.hadoop.javax.jdo.option.ConnectionURL under [spark] in the settings."
-    )

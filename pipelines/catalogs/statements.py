@@ -161,16 +161,13 @@ def _snowflake(root: str, tables: Sequence[Described], names: Names) -> Iterator
     for layer in _layers(tables):
         yield f"CREATE SCHEMA IF NOT EXISTS {quoted(names.catalog, names.schema(layer))};"
     for table in tables:
-        comment = f" COMMENT = {_snowflake_text(table.comment)}" if table.comment else ""
+        text = literals.text(table.comment.replace("\\", "\\\\"))
+        comment = f" COMMENT = {text}" if table.comment else ""
         yield (
             f"CREATE ICEBERG TABLE IF NOT EXISTS {quoted(names.catalog, names.schema(table.layer), table.short)} "
             f"EXTERNAL_VOLUME = '{_VOLUME}' CATALOG = '{_INTEGRATION}' "
             f"BASE_LOCATION = '{table.layer}/{table.short}' AUTO_REFRESH = TRUE{comment};"
         )
-
-
-def _snowflake_text(value: str) -> str:
-    return literals.text(value.replace("\\", "\\\\"))
 
 
 def _base_url(root: str) -> str:

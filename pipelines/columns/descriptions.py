@@ -99,9 +99,6 @@ def defects(topology: Column) -> Column:
     nodes, ids = _nodes(topology), _listed(topology["subtopologies"])["subtopologyId"]
     names = nodes["name"]
 
-    def any_node(holds: Column) -> Column:
-        return F.coalesce(holds, F.lit(False))
-
     conditions = {
         "empty_description": F.size(nodes) == 0,
         "unknown_node_type": F.exists(
@@ -123,7 +120,7 @@ def defects(topology: Column) -> Column:
         "topic_outside_sink": F.exists(nodes, lambda node: ~_is(node, SINK) & node["sinkTopic"].isNotNull()),
         "stores_outside_processor": F.exists(nodes, lambda node: ~_is(node, PROCESSOR) & _some(node["stores"])),
     }
-    codes = F.array(*(F.when(any_node(applies), F.lit(code)) for code, applies in conditions.items()))
+    codes = F.array(*(F.when(F.coalesce(applies, F.lit(False)), F.lit(code)) for code, applies in conditions.items()))
     return F.when(topology.isNotNull(), F.array_compact(codes)).otherwise(F.array().cast("array<string>"))
 
 

@@ -94,7 +94,7 @@ def answer(
         if diff is not None:
             return _difference(warehouse, group, diff, form)
         if revision is not None:
-            selected = _revision(warehouse, group, revision)
+            selected = _described(warehouse, group, _numbered(group, _history(warehouse, group), revision))
         elif epoch is not None:
             selected = _under_epoch(warehouse, group, epoch)
         elif moment is not None:
@@ -135,10 +135,6 @@ def _latest(warehouse: Warehouse, group: str) -> _Described:
         return replace(accepted, remarks=(visible(now["sentence"]), SHOWN, *accepted.remarks))
     remarks = (visible(now["sentence"]),) if now["health"] != "OK" or now["defects"] else ()
     return _Described(now["description"], now["topology_epoch"], now["revision"], remarks)
-
-
-def _revision(warehouse: Warehouse, group: str, revision: int) -> _Described:
-    return _described(warehouse, group, _numbered(group, _history(warehouse, group), revision))
 
 
 def _under_epoch(warehouse: Warehouse, group: str, epoch: int) -> _Described:

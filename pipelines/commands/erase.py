@@ -85,7 +85,7 @@ def erase(
         rewriting.refuse_unread(warehouse, [table for table in goes if not _ends_with_it(warehouse, table, under_way)])
         keep(warehouse, under_way, redaction)
         announce("begun")
-        _note_whole(warehouse, under_way, found)
+        erased.add(warehouse, [_noted(under_way, DEAD_LETTERS, row, True) for row in found.letters])
         announce("noted")
         for table in goes:
             _erase_table(warehouse, table, redaction, under_way, announce)
@@ -183,11 +183,6 @@ def _ends_with_it(warehouse: Warehouse, table: str, under_way: UnderWay) -> bool
     """Tell whether the last commit of a table is that of the erasure, which is no news to any stage."""
     before = under_way.committed.get(table)
     return before is not None and warehouse.last_version(table) == before + 1
-
-
-def _note_whole(warehouse: Warehouse, under_way: UnderWay, found: Selected) -> None:
-    """Note the records that are forgotten, before anything of them is erased."""
-    erased.add(warehouse, [_noted(under_way, DEAD_LETTERS, row, True) for row in found.letters])
 
 
 def _noted(under_way: UnderWay, table: str, row: Mapping[str, Any], is_whole: bool) -> dict[str, Any]:

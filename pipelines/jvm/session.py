@@ -134,7 +134,7 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
         vars(jvm).setdefault(name, getattr(jvm, name))
     _quieten(spark)
     if on_cluster:
-        shipped.give_code(spark, own)
+        spark.sparkContext.addPyFile(os.fspath(shipped.code(own)))
     return spark
 
 

@@ -1,17 +1,11 @@
 """What a session gives to executors on a cluster: the jars, and the code of Python workers."""
 
-from __future__ import annotations
-
 import os
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pipelines.settings import ROOT
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 JARS = "spark.jars"
 PYTHON = "spark.pyspark.python"
@@ -39,8 +33,3 @@ def code(directory: Path) -> Path:
             for module in sorted((ROOT / folder).rglob("*.py")):
                 archive.write(module, module.relative_to(ROOT).as_posix())
     return packed
-
-
-def give_code(spark: SparkSession, directory: Path) -> None:
-    """Let the Python workers of a session's executors import the code."""
-    spark.sparkContext.addPyFile(os.fspath(code(directory)))

@@ -101,7 +101,11 @@ class Cluster:
         everything = self._described(sorted(matching | (pending & names)))
         described = {name: topic for name, topic in everything.items() if name in matching}
         if not described:
-            raise self._nothing_matches(topics)
+            raise NoTopics(
+                f"The cluster at {self.kafka.bootstrap_servers} shows no {topics.wanted}: fix the settings, create it, "
+                "or grant Afterlog the operations Describe and Read on "
+                f"{'it' if ' that ' not in topics.wanted else 'them'}."
+            )
         logs = self._logs(_partitions_to_read(described, progress), topics.isolation_level, progress)
         complaint = None
         if refused := sorted(name for name, topic in described.items() if not topic.readable):
@@ -235,13 +239,6 @@ class Cluster:
                 (str(topic_partition.topic()), int(topic_partition.partition())): int(info.offset())
                 for topic_partition, info in pairs
             }
-
-    def _nothing_matches(self, topics: Topics) -> NoTopics:
-        """Return the error for a cluster that lists no wanted topic."""
-        return NoTopics(
-            f"The cluster at {self.kafka.bootstrap_servers} shows no {topics.wanted}: fix the settings, create it, or "
-            f"grant Afterlog the operations Describe and Read on {'it' if ' that ' not in topics.wanted else 'them'}."
-        )
 
 
 @dataclass(frozen=True)

@@ -209,13 +209,9 @@ class Follower:
         self.last = Cycle(_text(began_at), _text(now()), result, read, message)
         self.began_at = None
         self._write("waiting")
-        self._follow_up(self.last)
-
-    def _follow_up(self, cycle: Cycle) -> None:
-        """Pass a cycle on; a failure of what is done with it does not end following."""
         try:
-            self.afterwards(cycle, self.done)
-        except Exception as error:
+            self.afterwards(self.last, self.done)
+        except Exception as error:  # what is done with a cycle does not end following
             log.warning("afterlog: %s", readable(error))
 
     @contextlib.contextmanager
