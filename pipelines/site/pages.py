@@ -79,8 +79,8 @@ def pages(content: Content, directory: Path | None = None, siblings: Siblings = 
         yield site.page(
             addresses.incident(case.incident_id), "incident.html.j2", [case, others], "../", case=case, others=others
         )
-    for name in past.incidents:
-        yield site.page(addresses.incident(name), "past.html.j2", [name, past.age], "../", name=name, age=past.age)
+    for ended in past.incidents:
+        yield site.page(addresses.incident(ended), "past.html.j2", [ended, past.age], "../", name=ended, age=past.age)
     for gone, into in content.merged.items():  # its page is there from before, and its address may be in a chat
         path = addresses.incident(gone)
         yield site.page(path, "merged.html.j2", [into, into in site.cases], "../", name=gone, into=into)
