@@ -210,7 +210,7 @@ def landed_twice(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: p
 def test_grown_file_and_late_file_with_an_old_time_are_read(spark: SparkSession, landed_twice: LandedTwice) -> None:
     settings, _, second = landed_twice
     assert (second[BRONZE].read, second[BRONZE].accepted, second[BRONZE].duplicates) == (7, 6, 1)
-    assert [row["dlq_offset"] for row in of_topic(spark, settings, SILVER, "dlq.grown")] == [1, 2, 3]
+    assert sorted(row["dlq_offset"] for row in of_topic(spark, settings, SILVER, "dlq.grown")) == [1, 2, 3]
 
 
 def test_other_content_at_a_standing_grain_is_a_conflict(spark: SparkSession, landed_twice: LandedTwice) -> None:
@@ -328,7 +328,7 @@ def counts_of(spark: SparkSession, settings: Settings, topic: str) -> tuple[int,
 
 def test_same_line_twice_in_one_file_is_one_row_of_bronze(spark: SparkSession, of_topics: OfTopics) -> None:
     settings, done = of_topics
-    assert [row["offset"] for row in of_topic(spark, settings, BRONZE, "dlq.twice")] == [1, 2]
+    assert sorted(row["offset"] for row in of_topic(spark, settings, BRONZE, "dlq.twice")) == [1, 2]
     assert done[BRONZE].duplicates == 1
 
 
