@@ -171,7 +171,7 @@ def steps_of(settings: Settings) -> list[str]:
 LEAST_STEPS = (
     "bronze.dlq_records is ready",
     "progress follows bronze.dlq_records",
-    "silver.dlq_errors is committed",
+    "bronze.dlq_records is committed",
     "others",
     "audited",
 )
