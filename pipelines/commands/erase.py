@@ -82,7 +82,7 @@ def erase(
         found, redaction = _begun(warehouse, selector, secret, under_way)
         planned = [loss.table for loss in _planned(warehouse, tables, redaction)]
         goes = [table for table in tables if table in planned or table in under_way.committed]
-        rewriting.refuse_unread(warehouse, [table for table in goes if not _ends_with_it(warehouse, table, under_way)])
+        rewriting.refuse_unread(warehouse, goes)
         keep(warehouse, under_way, redaction)
         announce("begun")
         erased.add(warehouse, [_noted(under_way, DEAD_LETTERS, row, True) for row in found.letters])
@@ -177,12 +177,6 @@ def _loses_its_past(warehouse: Warehouse, table: str, redaction: Redaction) -> b
     if redaction.hashes and columns & HASHES:
         return True
     return bool(search.search(warehouse.store, redaction.words, warehouse.table_path(table)).found)
-
-
-def _ends_with_it(warehouse: Warehouse, table: str, under_way: UnderWay) -> bool:
-    """Tell whether the last commit of a table is that of the erasure, which is no news to any stage."""
-    before = under_way.committed.get(table)
-    return before is not None and warehouse.last_version(table) == before + 1
 
 
 def _noted(under_way: UnderWay, table: str, row: Mapping[str, Any], is_whole: bool) -> dict[str, Any]:

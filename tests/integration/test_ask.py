@@ -57,6 +57,7 @@ OTHER_MOMENTS = (
 )
 PLACES: tuple[dict[str, arguments.Parameter], ...] = (
     {"topic": "orders", "partition": 0, "offset": 0},
+    {"topic": "hostile", "partition": 0, "offset": 1},
     {"topic": "host'ile", "partition": 0, "offset": 1},
     {"topic": "' OR true --", "partition": 0, "offset": 0},
     {"topic": "orders", "partition": -1, "offset": 2**63 - 1},
@@ -70,7 +71,7 @@ def landed(settings: Settings) -> Settings:
     generate(3_000, 4, Path(settings.landing))
     land_demo(settings)
     letters = [
-        line(index, topic="dlq.hostile", headers=kip_1191("host'ile", index % 2, index // 4, text, 1, text))
+        line(index, topic="dlq.hostile", headers=kip_1191("hostile", index % 2, index // 4, text, 1, text))
         for index, text in enumerate(HOSTILE * 3)
     ]
     letters += [
