@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pipelines.commands.incidents.reading import DAY, HOUR
 from pipelines.incidents.blast import Blast
 from pipelines.site.examples import Quarantined
+from pipelines.site.past import Past
 from pipelines.site.quality import Pipeline
 from pipelines.text import iso
 
@@ -407,14 +408,6 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Past:
-    """The ids of incidents that ended longer ago than the ``age`` of pages: their pages only say so."""
-
-    age: str = ""
-    incidents: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Content:
     """All that the site says; ``merged`` leads from ids of incidents to the ones that took them in.
 
@@ -439,7 +432,7 @@ class Content:
     news: News | None
     replays: tuple[Replay, ...] = ()
     merged: Mapping[str, str] = field(default_factory=dict)
-    past: Past = Past()
+    past: Past = field(default_factory=Past)
     fronts: Mapping[str, Content] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
 

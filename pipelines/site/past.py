@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from pipelines.commands.incidents.incident import Incident
 from pipelines.settings.retention import Retention, age_of, midnight
-from pipelines.site.content import Past
 
 LATEST = 200  # incidents that ended last keep their pages, however long ago that was
+
+
+@dataclass(frozen=True)
+class Past:
+    """The ids of incidents that ended longer ago than the ``age`` of pages: their pages only say so."""
+
+    age: str = ""
+    incidents: tuple[str, ...] = ()
 
 
 def parted(known: Sequence[Incident], retention: Retention, now: datetime) -> tuple[list[Incident], Past]:
