@@ -96,6 +96,13 @@ def unopened(error: Exception) -> str | None:
     return next((note.removeprefix(_OPENING) for note in notes if note.startswith(_OPENING)), None)
 
 
+def of_unopened(error: Exception) -> str:
+    """Return the sentence about a table whose log a reader could not read; raise an error of another kind again."""
+    if unopened(error) is None:
+        raise error
+    return str(readable(error))
+
+
 def readable(error: Exception) -> AfterlogError:
     """Turn any error into an AfterlogError, whose text is safe to show."""
     if isinstance(error, AfterlogError):

@@ -15,7 +15,7 @@ from pipelines import moments
 from pipelines.catalog import CATALOG
 from pipelines.commands import display
 from pipelines.commands.stored import stored
-from pipelines.errors import UsageError, WriterBusy, readable, unopened
+from pipelines.errors import UsageError, WriterBusy, of_unopened
 from pipelines.settings import Settings
 from pipelines.steps import retention
 from pipelines.stores import lock
@@ -97,9 +97,7 @@ def maintain(
             aged = _aged(warehouse, table, now, written, is_dry_run, say)
             found = _without_outdated(warehouse, table, days, is_dry_run)
         except Exception as error:
-            if unopened(error) is None:
-                raise
-            yield Maintained(table, 0, 0, 0, 0, unreadable=str(readable(error)))
+            yield Maintained(table, 0, 0, 0, 0, unreadable=of_unopened(error))
             continue
         if found.unread is not None:
             say(

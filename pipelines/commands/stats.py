@@ -11,7 +11,7 @@ from pipelines import moments
 from pipelines.catalog import CATALOG
 from pipelines.commands import display
 from pipelines.commands.stored import stored
-from pipelines.errors import readable, unopened
+from pipelines.errors import of_unopened
 from pipelines.steps import retention
 from pipelines.text import size_of
 from pipelines.warehouse.outdated import LEAST_DAYS, outdated
@@ -56,9 +56,7 @@ def _of_readable(warehouse: Warehouse, table: str, now: datetime) -> Stats:
     try:
         return _of(warehouse, table, now)
     except Exception as error:
-        if unopened(error) is None:
-            raise
-        return Stats(table, unreadable=str(readable(error)))
+        return Stats(table, unreadable=of_unopened(error))
 
 
 def _of(warehouse: Warehouse, table: str, now: datetime) -> Stats:
